@@ -1,0 +1,234 @@
+//! The two tools that are part of the runtime, and the arguments that a model wrote for any tool.
+//!
+//! What a model wrote is text until [`arguments`] has read it. Nothing is guessed or repaired that could
+//! change what a tool is asked to do.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value, json};
+
+use crate::message::Name;
+use crate::tool::{Arguments, ToolSpec};
+
+/// The tool by which an agent calls another.
+pub(crate) const CALL_AGENT: &str = "call_agent";
+/// The tool by which an agent ends its call.
+pub(crate) const FINISH: &str = "finish";
+/// The longest text of arguments that is read, in bytes.
+pub(crate) const LONGEST_ARGUMENTS: usize = 1 << 20;
+
+/// What every model is told of `call_agent` and `finish`.
+pub(crate) fn specs() -> [ToolSpec; 2] {
+    [
+        ToolSpec {
+            name: CALL_AGENT.into(),
+            description: "Call another agent. The agent will process your message and return a result when done."
+                .into(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "agent_name": {"type": "string", "description": "Name of the agent to call"},
+                    "message": {"type": "string", "description": "Message to send to the agent"},
+                },
+                "required": ["agent_name", "message"],
+            }),
+        },
+        ToolSpec {
+            name: FINISH.into(),
+            description:
+                "Finish the current task and return a result to the caller. The caller may be a user or another agent."
+                    .into(),
+            parameters: json!({
+                "type": "object",
+                "properties": {"message": {"type": "string", "description": "Result message to return"}},
+                "required": ["message"],
+            }),
+        },
+    ]
+}
+
+/// Reads the arguments of `call_agent`: whom to call, and with what.
+pub(crate) fn call_agent(mut arguments: Arguments) -> Result<(Name, String), String> {
+    let agent = text(&mut arguments, "agent_name")?;
+    Ok((agent.into(), text(&mut arguments, "message")?))
+}
+
+/// Reads the arguments of `finish`: the answer.
+pub(crate) fn finish(mut arguments: Arguments) -> Result<String, String> {
+    text(&mut arguments, "message")
+}
+
+/// A required argument as text. Models that write a number or an object mean its text.
+fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
+    match arguments.remove(name) {
+        None | Some(Value::Null) => Err(format!("missing required argument `{name}`")),
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Ok(other.to_string()),
+    }
+}
+
+/// Reads what a model wrote as a tool's arguments.
+///
+/// That must be a JSON object. Two habits of models and servers are understood, since they leave no
+/// doubt: nothing at all stands for no arguments, and the object may be wrapped in a JSON string. Of a
+/// key that occurs twice the last value holds.
+///
+/// # Errors
+///
+/// In words for the model: anything else, cut or trailing text, more than 1 MiB, more than 128 levels,
+/// a number out of range, half a surrogate pair.
+pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
+    if written.len() > LONGEST_ARGUMENTS {
+        return Err(format!("the arguments have {} bytes; at most {LONGEST_ARGUMENTS} are read", written.len()));
+    }
+    if written.trim_ascii().is_empty() {
+        return Ok(Map::new());
+    }
+    match read(written)? {
+        Value::Object(object) => Ok(object),
+        Value::String(inner) => match read(&inner) {
+            Ok(Value::Object(object)) => Ok(object),
+            _ => Err("the arguments must be a JSON object, not a string".to_owned()),
+        },
+        Value::Array(_) => Err("the arguments must be a JSON object, not an array".to_owned()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            Err(format!("the arguments must be a JSON object, not `{written}`"))
+        }
+    }
+}
+
+fn read(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map(|Json(value)| value)
+        .map_err(|error| format!("the arguments are not valid JSON: {error}"))
+}
+
+/// A JSON value whose repeated keys are noticed, which [`Value`] passes over in silence.
+struct Json(Value);
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor).map(Json)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(Json(item)) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some((key, Json(value))) = entries.next_entry::<String, Json>()? {
+            if let Some(earlier) = object.insert(key, value) {
+                drop(earlier);
+                tracing::warn!("a model repeated a key in a tool's arguments; the last value holds");
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(written: &str, expected: Result<Value, &str>) {
+        match (arguments(written), expected) {
+            (Ok(actual), Ok(expected)) => assert_eq!(Value::Object(actual), expected, "{written}"),
+            (Err(actual), Err(expected)) => assert!(actual.contains(expected), "{written}: {actual}"),
+            (actual, expected) => panic!("{written}: {actual:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn fault_31_arguments_are_an_object_or_an_error() {
+        check(r#"{"a": 1}"#, Ok(json!({"a": 1})));
+        check("", Ok(json!({})));
+        check(" \n", Ok(json!({})));
+        check(r#""{\"a\": 1}""#, Ok(json!({"a": 1})));
+        check("null", Err("not `null`"));
+        check("7", Err("not `7`"));
+        check(r#""q""#, Err("not a string"));
+        check(r#"["q"]"#, Err("not an array"));
+        check(r#"{"a": 1} and so on"#, Err("trailing characters"));
+        check(r#"{"a": 1}}"#, Err("trailing characters"));
+        check(r#"{"a": "cut he"#, Err("EOF while parsing"));
+        check("{a: 1}", Err("key must be a string"));
+    }
+
+    #[test]
+    fn fault_33_depth_ends_in_an_error_and_not_in_the_stack() {
+        let deep = |levels: usize| format!(r#"{{"a":{}1{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        assert!(arguments(&deep(100)).is_ok());
+        check(&deep(129), Err("recursion limit"));
+        check(&"[".repeat(1_000_000), Err("recursion limit"));
+    }
+
+    #[test]
+    fn fault_34_a_hundred_mebibytes_are_not_read() {
+        check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 1048576 are read"));
+    }
+
+    #[test]
+    fn fault_35_odd_json_has_a_defined_meaning() {
+        check(r#"{"a":1,"a":2}"#, Ok(json!({"a": 2})));
+        check(r#"{"a":1e999}"#, Err("number out of range"));
+        check(r#"{"a":-0}"#, Ok(json!({"a": -0.0})));
+        check(r#"{"a":"\ud800"}"#, Err("hex escape"));
+        check(r#"{"a":"x\u0000y"}"#, Ok(json!({"a": "x\0y"})));
+        check("{\"a\":\"x\0y\"}", Err("control character"));
+    }
+
+    #[test]
+    fn finish_and_call_agent_take_what_is_not_text_as_its_text() {
+        assert_eq!(finish(arguments(r#"{"message": 42}"#).unwrap()), Ok("42".to_owned()));
+        assert_eq!(finish(arguments(r#"{"message": {"a": 1}}"#).unwrap()), Ok(r#"{"a":1}"#.to_owned()));
+        assert_eq!(finish(arguments("{}").unwrap()), Err("missing required argument `message`".to_owned()));
+        assert_eq!(
+            call_agent(arguments(r#"{"agent_name": "b"}"#).unwrap()),
+            Err("missing required argument `message`".to_owned())
+        );
+    }
+}

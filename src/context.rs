@@ -1,0 +1,151 @@
+//! What one invocation has said and heard. It only grows: nothing in it is changed or cloned.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::{Content, Forward, Name};
+use crate::provider::Reply;
+use crate::tool::{ToolCall, ToolCallId, ToolOutput};
+
+/// What the model of one invocation is shown: the system prompt, then the messages in order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Context {
+    system: Arc<str>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    history: Arc<[ChatMessage]>,
+    messages: Vec<ChatMessage>,
+    turns: usize,
+    /// The ids of all tool calls so far; read off the messages when first needed.
+    #[serde(skip)]
+    ids: Option<HashSet<ToolCallId>>,
+}
+
+impl Context {
+    /// The context in which a Forward is begun: its history, then its content as one user message.
+    #[must_use]
+    pub fn new(system: Arc<str>, forward: &Forward) -> Self {
+        Self {
+            system,
+            history: Arc::clone(&forward.history),
+            messages: vec![ChatMessage::User(forward.content.clone())],
+            turns: 0,
+            ids: None,
+        }
+    }
+
+    /// The system prompt.
+    #[must_use]
+    pub fn system(&self) -> &str {
+        &self.system
+    }
+
+    /// The messages in order, those of the Forward's history first.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
+        self.history.iter().chain(&self.messages)
+    }
+
+    /// The content of the Forward that this context serves.
+    #[must_use]
+    pub fn input(&self) -> &str {
+        match self.messages.first() {
+            Some(ChatMessage::User(content)) => &content.text,
+            _ => "",
+        }
+    }
+
+    /// How many replies the model has given in this invocation so far.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.turns
+    }
+
+    /// Records what the model said. A tool call whose id is empty or was used before gets a new one,
+    /// because servers refuse a conversation in which ids repeat.
+    pub(crate) fn hear(&mut self, reply: Reply) {
+        let Reply { text, reasoning, mut tool_calls, opaque, .. } = reply;
+        let ids = self.ids.get_or_insert_with(|| {
+            self.history
+                .iter()
+                .chain(&self.messages)
+                .flat_map(ChatMessage::tool_calls)
+                .map(|call| Arc::clone(&call.id))
+                .collect()
+        });
+        for call in &mut tool_calls {
+            if call.id.is_empty() || ids.contains(&call.id) {
+                let stem = if call.id.is_empty() { "call" } else { &*call.id };
+                call.id = (ids.len()..)
+                    .map(|n| ToolCallId::from(format!("{stem}_{n}")))
+                    .find(|id| !ids.contains(id))
+                    .unwrap_or_default();
+            }
+            ids.insert(Arc::clone(&call.id));
+        }
+        self.messages.push(ChatMessage::Assistant { text, reasoning, tool_calls, opaque });
+        self.turns += 1;
+    }
+
+    /// The tool calls of the last reply.
+    pub(crate) fn last_tool_calls(&self) -> &[ToolCall] {
+        self.messages.last().map_or(&[], ChatMessage::tool_calls)
+    }
+
+    /// Records what came of a tool call.
+    pub(crate) fn answer(&mut self, id: ToolCallId, name: Name, output: ToolOutput) {
+        self.messages.push(ChatMessage::Tool { id, name, output });
+    }
+}
+
+/// One message in a [`Context`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum ChatMessage {
+    /// What the caller said.
+    User(Content),
+    /// What the model said.
+    Assistant {
+        /// Its text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<Arc<str>>,
+        /// Its reasoning, where the provider tells it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<Arc<str>>,
+        /// The tools that it called.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+        /// See [`Reply::opaque`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opaque: Option<Arc<Value>>,
+    },
+    /// What came of one tool call.
+    Tool {
+        /// The call's id.
+        id: ToolCallId,
+        /// The tool's name.
+        name: Name,
+        /// What it gave.
+        output: ToolOutput,
+    },
+}
+
+impl ChatMessage {
+    /// Something that a user said, for a [`Forward::history`].
+    pub fn user(content: impl Into<Content>) -> Self {
+        Self::User(content.into())
+    }
+
+    /// Something that a model said, for a [`Forward::history`].
+    pub fn assistant(text: impl Into<Arc<str>>) -> Self {
+        Self::Assistant { text: Some(text.into()), reasoning: None, tool_calls: Vec::new(), opaque: None }
+    }
+
+    fn tool_calls(&self) -> &[ToolCall] {
+        match self {
+            Self::Assistant { tool_calls, .. } => tool_calls,
+            Self::User(_) | Self::Tool { .. } => &[],
+        }
+    }
+}

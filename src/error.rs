@@ -1,0 +1,196 @@
+//! What can go wrong, for programs. What a *model* can repair is a tool output that it reads instead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Name;
+use crate::provider::Reply;
+
+/// Why a call has no answer. Its text is what a calling model reads after `Error: `.
+///
+/// An error never wraps the error of a call below it, so it stays the same size however far it travels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CallError {
+    /// Nobody has that name.
+    #[error("Unknown agent: {agent}; {}", known(.nearest, *.count))]
+    UnknownAgent {
+        /// The name that was called.
+        agent: Arc<str>,
+        /// Who there is: all of them, or the nearest by spelling when there are many.
+        nearest: Vec<Name>,
+        /// How many there are.
+        count: usize,
+    },
+    /// The callee's model could not be asked.
+    #[error("[{provider}] {error}")]
+    Provider {
+        /// The name under which the provider is registered.
+        provider: Name,
+        /// What it said.
+        error: ProviderError,
+    },
+    /// Code that ran for the callee panicked.
+    #[error("`{name}` panicked: {message}")]
+    Panicked {
+        /// Who was called.
+        name: Name,
+        /// The panic's text.
+        message: Arc<str>,
+    },
+    /// The caller withdrew the call.
+    #[error("the call was withdrawn")]
+    Withdrawn,
+    /// The callee ended without an answer: it was killed, or it dropped the reply port.
+    #[error("`{name}` ended without an answer")]
+    Unanswered {
+        /// Who was called.
+        name: Name,
+    },
+    /// The callee could not be started or reached.
+    #[error("`{name}` could not be reached: {reason}")]
+    Unreachable {
+        /// Who was called.
+        name: Name,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// The runtime has shut down.
+    #[error("the runtime has shut down")]
+    ShutDown,
+    /// A user's name is taken by an agent or an actor.
+    #[error("user `{name}`: an agent or actor has that name")]
+    NameTaken {
+        /// The name.
+        name: Name,
+    },
+    /// What an actor or a person behind a user said was wrong.
+    #[error("{0}")]
+    Failed(Arc<str>),
+}
+
+impl CallError {
+    /// An error with a text of your own.
+    pub fn failed(text: impl Into<Arc<str>>) -> Self {
+        Self::Failed(text.into())
+    }
+}
+
+/// Says who there is: `available agents: a, b`, or the nearest of many.
+fn known(nearest: &[Name], count: usize) -> String {
+    list("agents", nearest, count)
+}
+
+/// `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.
+pub(crate) fn list(what: &str, nearest: &[Name], count: usize) -> String {
+    match nearest.len() {
+        0 => format!("there are no {what}"),
+        shown if shown == count => format!("available {what}: {}", nearest.join(", ")),
+        _ => format!("the nearest of {count} {what}: {}", nearest.join(", ")),
+    }
+}
+
+/// Why a provider gave no reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ProviderError {
+    /// What kind of failure it is.
+    pub kind: ProviderErrorKind,
+    /// What happened, in words; the server's own where it gave any. Never holds a key.
+    pub message: Arc<str>,
+    /// The HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How long the server asked to wait before the next try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Duration>,
+    /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Box<Reply>>,
+}
+
+impl ProviderError {
+    /// An error of a kind, with a text.
+    pub fn new(kind: ProviderErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None, partial: None }
+    }
+}
+
+/// What kind of failure a [`ProviderError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProviderErrorKind {
+    /// The key is missing, wrong or not allowed to do this.
+    Authentication,
+    /// Too many requests or tokens for now. Later may go well.
+    RateLimited,
+    /// The account's quota or credit is used up. Later does not help.
+    QuotaExceeded,
+    /// The server does not accept this request. The same request fails again.
+    InvalidRequest,
+    /// The server failed or is overloaded. Later may go well.
+    Unavailable,
+    /// No connection, or it broke.
+    Connection,
+    /// Nothing arrived for too long.
+    Timeout,
+    /// The reply ended before it was complete.
+    Truncated,
+    /// The server answered, with nothing in it.
+    EmptyResponse,
+    /// The server's answer could not be understood.
+    InvalidResponse,
+    /// Anything else.
+    Other,
+}
+
+/// Why a runtime could not be built, or a peer could not join one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A name that cannot be used.
+    #[error("{what} `{name}`: {reason}")]
+    Name {
+        /// What was to be named: `agent`, `actor`, `user`, `tool` or `provider`.
+        what: &'static str,
+        /// The name.
+        name: Name,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// An agent whose provider is not registered.
+    #[error("agent `{agent}`: unknown provider `{provider}`; known are {}", backticked(.known))]
+    UnknownProvider {
+        /// The agent.
+        agent: Name,
+        /// The provider that it names.
+        provider: Name,
+        /// Those that there are, sorted.
+        known: Vec<Name>,
+    },
+    /// An agent that names no provider, where there is not exactly one to choose.
+    #[error("agent `{agent}`: names no provider; known are {}", backticked(.known))]
+    NoProvider {
+        /// The agent.
+        agent: Name,
+        /// Those that there are, sorted.
+        known: Vec<Name>,
+    },
+    /// A tool whose parameters are not described by a JSON Schema of an object.
+    #[error("tool `{tool}`: its parameters must be a JSON Schema with `\"type\": \"object\"`, such as a struct gives")]
+    Parameters {
+        /// The tool.
+        tool: Name,
+    },
+}
+
+fn backticked(names: &[Name]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,21 @@
+//! LLM agents that call each other as equals.
+mod agent;
+mod builtin;
+mod context;
+mod error;
+mod event;
+mod message;
+mod prompt;
+mod provider;
+pub mod tool;
+mod trace;
+mod turn;
+pub use agent::*;
+pub use context::*;
+pub use error::*;
+pub use event::*;
+pub use message::*;
+pub use provider::*;
+pub use trace::*;
+pub mod providers;
+pub use tool::{Arguments, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolOutput, ToolSpec};

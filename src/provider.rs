@@ -1,0 +1,233 @@
+//! The boundary to a model: a [`Request`] out, a [`Reply`] back, and what was seen of it while it grew.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::context::Context;
+use crate::error::ProviderError;
+use crate::message::CallId;
+use crate::tool::{ToolCall, ToolSpec};
+
+/// Whatever answers for a model: a server, a script, another provider with something added.
+///
+/// Retrying, recording and prompt-based tool calling are providers around a provider.
+///
+/// A provider's future is dropped at its next await when the call that it serves is withdrawn; with it
+/// must go the connection. A panic becomes the error of that call. A provider that waits for a server
+/// must end that wait itself.
+pub trait Provider: Send + Sync + 'static {
+    /// Asks the model once.
+    ///
+    /// What arrives piece by piece may be shown to `growth` on the way; the reply is whole all the same.
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
+}
+
+/// What a model is asked. It lives as long as its invocation; only its context grows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The call that the agent serves.
+    pub call_id: CallId,
+    /// For whom the model speaks, and with which settings.
+    pub agent: Arc<Agent>,
+    /// What it is shown.
+    pub context: Context,
+    /// The tools that it is offered.
+    pub tools: Arc<[ToolSpec]>,
+}
+
+/// What a model answered.
+///
+/// The constructors make replies for scripts and tests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reply {
+    /// Its text, if any.
+    pub text: Option<Arc<str>>,
+    /// Its reasoning, where the server tells it.
+    pub reasoning: Option<Arc<str>>,
+    /// The tools that it calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it stopped.
+    pub stop_reason: StopReason,
+    /// What it cost; `None` when the server does not say.
+    pub usage: Option<Usage>,
+    /// Whatever the provider needs to see again in the next request, such as signatures of reasoning.
+    /// Carried in the [`ChatMessage`](crate::ChatMessage); read by nobody else.
+    pub opaque: Option<Arc<Value>>,
+}
+
+impl Reply {
+    /// A reply of text alone, which ends the call.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// A reply that calls `finish`.
+    pub fn finish(message: &str) -> Self {
+        Self::default().and_tool("finish", serde_json::json!({ "message": message }))
+    }
+
+    /// A reply that calls an agent.
+    pub fn call_agent(agent: &str, message: &str) -> Self {
+        Self::default().and_call_agent(agent, message)
+    }
+
+    /// A reply that calls a tool.
+    pub fn tool(name: &str, arguments: Value) -> Self {
+        Self::default().and_tool(name, arguments)
+    }
+
+    /// The same reply, calling one more agent.
+    #[must_use]
+    pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
+        self.and_tool("call_agent", serde_json::json!({ "agent_name": agent, "message": message }))
+    }
+
+    /// The same reply, calling one more tool.
+    #[must_use]
+    pub fn and_tool(mut self, name: &str, arguments: Value) -> Self {
+        let id = format!("call_{}", self.tool_calls.len()).into();
+        self.tool_calls.push(ToolCall { id, name: name.into(), arguments: arguments.to_string().into() });
+        self.stop_reason = StopReason::ToolCalls;
+        self
+    }
+
+    /// The same reply, with what it cost.
+    #[must_use]
+    pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
+        self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+        self
+    }
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It had said everything.
+    #[default]
+    Stop,
+    /// It waits for tools.
+    ToolCalls,
+    /// It reached the limit of output tokens. Its tool calls are not carried out.
+    Length,
+    /// The provider's filter stopped it.
+    ContentFilter,
+    /// Anything else, in the provider's word.
+    #[serde(untagged)]
+    Other(Arc<str>),
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::Other(word) => word,
+        })
+    }
+}
+
+/// Tokens. Sums never overflow: they stay at the largest number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens read, cached ones included.
+    pub input_tokens: u64,
+    /// Tokens written, reasoning included.
+    pub output_tokens: u64,
+    /// Of those read, the ones that came from the server's cache.
+    pub cached_tokens: u64,
+    /// Of those written, the ones that were reasoning.
+    pub reasoning_tokens: u64,
+}
+
+impl std::ops::Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+        }
+    }
+}
+
+impl std::iter::Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
+/// A piece of a reply that is still growing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delta {
+    /// More of the text.
+    Text(Arc<str>),
+    /// More of the reasoning.
+    Reasoning(Arc<str>),
+}
+
+/// Shows a growing reply to whoever observes the call.
+pub struct Growth<'a> {
+    observer: Option<&'a mut (dyn FnMut(Delta) + Send)>,
+    usage: Option<Usage>,
+}
+
+impl<'a> Growth<'a> {
+    /// Shows the pieces to `observer`.
+    pub fn shown_to(observer: &'a mut (dyn FnMut(Delta) + Send)) -> Self {
+        Self { observer: Some(observer), usage: None }
+    }
+
+    /// Shows the pieces to nobody.
+    #[must_use]
+    pub fn unobserved() -> Self {
+        Self { observer: None, usage: None }
+    }
+
+    /// Whether anybody looks on. If not, a reply may as well come in one piece.
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Shows one more piece of the reply.
+    pub fn delta(&mut self, delta: Delta) {
+        if let Some(observer) = &mut self.observer {
+            observer(delta);
+        }
+    }
+
+    /// Says what the reply has cost so far, so that it is known even when the call is withdrawn before
+    /// the reply is whole. Each figure takes the place of the one before.
+    pub fn usage_so_far(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// The last figure of [`Growth::usage_so_far`].
+    #[must_use]
+    pub fn known_usage(&self) -> Option<Usage> {
+        self.usage
+    }
+}
+
+impl fmt::Debug for Growth<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Growth").field("is_observed", &self.is_observed()).field("usage", &self.usage).finish()
+    }
+}

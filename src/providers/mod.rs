@@ -1,0 +1,3 @@
+//! The providers. Nothing outside this folder knows one of them.
+
+pub mod scripted;

@@ -1,0 +1,1 @@
+//! A provider that says what a script says.

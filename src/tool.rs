@@ -1,0 +1,372 @@
+//! Tools: what they are, how a Rust function becomes one, and the set that every agent is offered.
+//!
+//! Nothing here runs a tool; the invocation does, off the async threads where a tool asks for it.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::message::{CallId, Caller, Content, Name};
+
+/// Something that every model may use.
+///
+/// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its
+/// [`ToolContext`], attachments, or a schema of its own.
+///
+/// A tool's future is dropped at its next await when the call that it serves is withdrawn; what it
+/// owns must be freed by `Drop` (a child process: [`kill_on_drop`]). A panic becomes an error that the
+/// model reads. A tool that waits for something outside must end that wait itself.
+///
+/// [`kill_on_drop`]: https://docs.rs/tokio/latest/tokio/process/struct.Command.html#method.kill_on_drop
+pub trait Tool: Send + Sync + 'static {
+    /// What the model is told of it. Read once, when the runtime is built.
+    fn spec(&self) -> ToolSpec;
+
+    /// Carries out one call.
+    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>>;
+
+    /// Whether and how it blocks. Default: it does not.
+    fn blocking(&self) -> Blocking {
+        Blocking::Never
+    }
+}
+
+/// A tool call's arguments, by parameter name.
+pub type Arguments = Map<String, Value>;
+
+/// Names a tool call within one [`Context`](crate::Context); chosen by the model's server, unique once recorded.
+pub type ToolCallId = Arc<str>;
+
+/// Whether a [`Tool`]'s future blocks the thread that polls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocking {
+    /// It only awaits, and is polled on the async threads.
+    Never,
+    /// It computes or blocks, and is polled on a thread of its own. It cannot be interrupted: when its
+    /// call is withdrawn the result is thrown away, and the thread goes on to the function's end.
+    Always,
+}
+
+/// What a model is told of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// What it is called by. Most servers take `[a-zA-Z0-9_-]{1,64}` only.
+    pub name: Name,
+    /// What it does.
+    pub description: Arc<str>,
+    /// Its parameters: a [JSON Schema](https://json-schema.org/draft/2020-12) with `"type": "object"`.
+    pub parameters: Value,
+}
+
+/// A tool call as a model made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Its id.
+    pub id: ToolCallId,
+    /// The name of the tool that is called.
+    pub name: Name,
+    /// The arguments as the model wrote them; a JSON object, if all is well.
+    pub arguments: Arc<str>,
+}
+
+/// What came of a tool call, as the model reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    /// The text, with attachments. The text of a failure begins with `Error: `.
+    pub content: Content,
+    /// Whether it is a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+impl ToolOutput {
+    /// What a call gave, or a failure with the text `Error: {error}`.
+    pub(crate) fn from_result(result: Result<Content, impl Display>) -> Self {
+        match result {
+            Ok(content) => Self { content, is_error: false },
+            Err(error) => Self { content: format!("Error: {error}").into(), is_error: true },
+        }
+    }
+}
+
+/// For whom and where a tool runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The call that the agent serves.
+    pub call_id: CallId,
+    /// The agent that called the tool.
+    pub agent: Name,
+    /// The id of this tool call.
+    pub tool_call_id: ToolCallId,
+    /// Calls agents in that agent's name.
+    pub caller: Caller,
+}
+
+/// Why a tool failed, in words that the model reads. Made from any error by `?`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolError(pub Arc<str>);
+
+impl<E: Display> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self(error.to_string().into())
+    }
+}
+
+/// What a tool function may return: text, [`Json`], [`Value`], [`Content`], nothing, or a [`Result`] of these
+/// whose error can be shown.
+pub trait IntoToolResult {
+    /// The content, or the failure that the model reads.
+    ///
+    /// # Errors
+    ///
+    /// When the function failed, or its value cannot be written as JSON.
+    fn into_tool_result(self) -> Result<Content, ToolError>;
+}
+
+/// A value that a tool gives to the model as JSON.
+#[derive(Clone, Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> IntoToolResult for Json<T> {
+    fn into_tool_result(self) -> Result<Content, ToolError> {
+        Ok(serde_json::to_string(&self.0)?.into())
+    }
+}
+
+macro_rules! give {
+    ($($type:ty: $value:ident => $content:expr),* $(,)?) => {$(
+        impl IntoToolResult for $type {
+            fn into_tool_result(self) -> Result<Content, ToolError> {
+                let $value = self;
+                Ok($content)
+            }
+        }
+    )*};
+}
+
+give! {
+    Content: content => content,
+    String: text => text.into(),
+    &'static str: text => text.into(),
+    Arc<str>: text => text.into(),
+    Value: value => value.to_string().into(),
+    (): _nothing => Content::default(),
+}
+
+impl<T: IntoToolResult, E: Into<ToolError>> IntoToolResult for Result<T, E> {
+    fn into_tool_result(self) -> Result<Content, ToolError> {
+        self.map_err(Into::into)?.into_tool_result()
+    }
+}
+
+/// The argument type of a function that takes none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NoArguments {}
+
+/// A tool made from an async function of one argument.
+///
+/// The argument's type says what the model is told, by [`JsonSchema`]. Arguments that do not fit it
+/// come back to the model as an error, and the function is not run.
+///
+/// ```
+/// use agentouto::tool;
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Search {
+///     /// What to look for.
+///     query: String,
+/// }
+///
+/// async fn search_web(search: Search) -> Result<String, std::io::Error> {
+///     Ok(format!("3 results for {}", search.query))
+/// }
+///
+/// let search = tool::function("search_web", "Search the web.", search_web);
+/// # let _: &dyn agentouto::Tool = &search;
+/// ```
+pub fn function<A, F, T>(name: impl Into<Name>, description: impl Into<Arc<str>>, function: F) -> FunctionTool
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A) -> T + Send + Sync + 'static,
+    T: Future<Output: IntoToolResult> + Send + 'static,
+{
+    FunctionTool::new(spec::<A>(name, description), Blocking::Never, move |arguments| {
+        let running = serde_json::from_value(Value::Object(arguments)).map(&function);
+        Box::pin(async move { running?.await.into_tool_result() })
+    })
+}
+
+/// A tool made from a plain function of one argument, which may compute or block.
+///
+/// It runs on a thread of its own, see [`Blocking::Always`]; otherwise it is like [`function`].
+///
+/// ```
+/// use agentouto::tool::{self, Json, NoArguments};
+///
+/// let list = tool::blocking("list", "List the files here.", |_: NoArguments| {
+///     let names: Vec<_> = std::fs::read_dir(".")?.flatten().map(|entry| entry.file_name().into_string()).collect();
+///     std::io::Result::Ok(Json(names.into_iter().flatten().collect::<Vec<_>>()))
+/// });
+/// # let _: &dyn agentouto::Tool = &list;
+/// ```
+pub fn blocking<A, F, R>(name: impl Into<Name>, description: impl Into<Arc<str>>, function: F) -> FunctionTool
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A) -> R + Send + Sync + 'static,
+    R: IntoToolResult,
+{
+    let function = Arc::new(function);
+    FunctionTool::new(spec::<A>(name, description), Blocking::Always, move |arguments| {
+        let function = Arc::clone(&function);
+        Box::pin(async move { function(serde_json::from_value(Value::Object(arguments))?).into_tool_result() })
+    })
+}
+
+/// A tool made from a specification and an async function of the arguments as they are.
+///
+/// For schemas that are known only at run time. That the arguments which the schema requires are
+/// there is checked before the function is called; their types are not.
+pub fn from_spec<F, T>(spec: ToolSpec, function: F) -> FunctionTool
+where
+    F: Fn(Arguments) -> T + Send + Sync + 'static,
+    T: Future<Output: IntoToolResult> + Send + 'static,
+{
+    let required: Vec<String> = spec.parameters["required"]
+        .as_array()
+        .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    FunctionTool::new(spec, Blocking::Never, move |arguments| {
+        if let Some(missing) = required.iter().find(|name| !arguments.contains_key(*name)) {
+            return Box::pin(std::future::ready(Err(format!("missing required argument `{missing}`").into())));
+        }
+        let running = function(arguments);
+        Box::pin(async move { running.await.into_tool_result() })
+    })
+}
+
+/// A [`Tool`] that [`function`], [`blocking`] or [`from_spec`] made.
+pub struct FunctionTool {
+    spec: ToolSpec,
+    blocking: Blocking,
+    run: Box<dyn Fn(Arguments) -> BoxFuture<'static, Result<Content, ToolError>> + Send + Sync>,
+}
+
+impl FunctionTool {
+    fn new(
+        spec: ToolSpec,
+        blocking: Blocking,
+        run: impl Fn(Arguments) -> BoxFuture<'static, Result<Content, ToolError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { spec, blocking, run: Box::new(run) }
+    }
+}
+
+impl Tool for FunctionTool {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn call(&self, arguments: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+        (self.run)(arguments)
+    }
+
+    fn blocking(&self) -> Blocking {
+        self.blocking
+    }
+}
+
+impl std::fmt::Debug for FunctionTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionTool")
+            .field("spec", &self.spec)
+            .field("blocking", &self.blocking)
+            .finish_non_exhaustive()
+    }
+}
+
+fn spec<A: JsonSchema>(name: impl Into<Name>, description: impl Into<Arc<str>>) -> ToolSpec {
+    ToolSpec { name: name.into(), description: description.into(), parameters: parameters::<A>() }
+}
+
+/// The JSON Schema of a type, in one piece: some servers do not follow a `$ref`.
+pub(crate) fn parameters<A: JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>();
+    schema.remove("title");
+    schema.remove("description");
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    if is_object && schema.get("properties").is_none() {
+        schema.insert("properties".to_owned(), Map::new().into());
+    }
+    schema.to_value()
+}
+
+/// The tools of a runtime: what every model is offered, and what runs when one is called.
+pub(crate) struct Toolbox {
+    tools: HashMap<Name, Arc<dyn Tool>>,
+    specs: Arc<[ToolSpec]>,
+}
+
+impl Toolbox {
+    /// The tools in the order given, then those that are part of the runtime.
+    pub(crate) fn new(tools: Vec<(ToolSpec, Arc<dyn Tool>)>, builtin: impl IntoIterator<Item = ToolSpec>) -> Self {
+        let specs = tools.iter().map(|(spec, _)| spec.clone()).chain(builtin).collect();
+        Self { tools: tools.into_iter().map(|(spec, tool)| (spec.name, tool)).collect(), specs }
+    }
+
+    pub(crate) fn specs(&self) -> &Arc<[ToolSpec]> {
+        &self.specs
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_schema_is_one_piece_with_descriptions_and_without_titles() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Search {
+            /// What to look for.
+            query: String,
+            range: Option<Range>,
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Range {
+            from: u8,
+        }
+        let range = json!({
+            "type": ["object", "null"],
+            "properties": {"from": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}},
+            "required": ["from"],
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "What to look for."}, "range": {"anyOf": [range["properties"], {"type": "null"}]}},
+            "required": ["query"],
+        });
+        let actual = parameters::<Search>();
+        assert_eq!(actual["properties"]["query"], expected["properties"]["query"]);
+        assert_eq!(actual["required"], expected["required"]);
+        assert!(!actual.to_string().contains("$ref"), "{actual}");
+        assert_eq!(parameters::<NoArguments>(), json!({"type": "object", "properties": {}}));
+    }
+}

@@ -1,0 +1,275 @@
+//! What happened in a run, rebuilt from its events: the messages, the tokens, the tree of calls.
+//!
+//! Trees are flat lists of calls that know their parent by place, so none is too deep.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::event::{Event, EventKind};
+use crate::message::{CallId, Forward, Name, Return};
+use crate::provider::Usage;
+
+/// What was said in a run: every [`Forward`] and [`Return`] in the order in which they happened, and
+/// what the models cost.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    events: Vec<Event>,
+}
+
+impl Log {
+    pub(crate) fn new(events: Vec<Event>) -> Self {
+        Self { events }
+    }
+
+    /// Whether a [`Log`] has use for an event.
+    pub(crate) fn wants(kind: &EventKind) -> bool {
+        matches!(kind, EventKind::Forward { .. } | EventKind::Return { .. }) || usage(kind).is_some()
+    }
+
+    /// The messages in order.
+    pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
+        self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Forward { forward } => Some(Message::Forward(forward)),
+            EventKind::Return { answer } => Some(Message::Return(answer)),
+            _ => None,
+        })
+    }
+
+    /// The tokens of the whole run, as far as the servers told.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.events.iter().filter_map(|event| usage(&event.kind).flatten()).sum()
+    }
+
+    /// The tokens of one call, without the calls below it.
+    #[must_use]
+    pub fn usage_of(&self, call_id: CallId) -> Usage {
+        self.events
+            .iter()
+            .filter(|event| event.call_id == call_id)
+            .filter_map(|event| usage(&event.kind).flatten())
+            .sum()
+    }
+
+    /// The calls as a tree, to be printed or walked.
+    #[must_use]
+    pub fn tree(&self) -> CallTree {
+        let mut tree = CallTree::default();
+        for event in &self.events {
+            tree.record(event);
+        }
+        tree
+    }
+}
+
+/// One message in a [`Log`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// Somebody was called.
+    Forward(&'a Forward),
+    /// Somebody answered.
+    Return(&'a Return),
+}
+
+impl fmt::Display for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward(forward) => write!(f, "{} > {}: {}", forward.sender, forward.receiver, forward.content),
+            Self::Return(answer) => match &answer.result {
+                Ok(content) => write!(f, "{} < {}: {content}", answer.receiver, answer.sender),
+                Err(error) => write!(f, "{} < {}: error: {error}", answer.receiver, answer.sender),
+            },
+        }
+    }
+}
+
+/// The calls of a run, as a tree that can be fed while the run goes on.
+///
+/// Shown, it is one line a call, indented by depth.
+#[derive(Clone, Debug, Default)]
+pub struct CallTree {
+    calls: Vec<CallNode>,
+    places: HashMap<CallId, usize>,
+}
+
+/// One call in a [`CallTree`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallNode {
+    /// Its id.
+    pub call_id: CallId,
+    /// The place of its parent in [`CallTree::calls`], unless it began the tree.
+    pub parent: Option<usize>,
+    /// How many calls are above it.
+    pub depth: usize,
+    /// Who was called.
+    pub receiver: Name,
+    /// How often a model was asked.
+    pub turns: usize,
+    /// How many tools were run, as far as that was observed.
+    pub tools: usize,
+    /// Its tokens, without those of the calls below it.
+    pub usage: Usage,
+    /// How it ended; `None` while it goes on.
+    pub answer: Option<Arc<Return>>,
+}
+
+impl CallTree {
+    /// Takes one more event into the tree. Events must come in the order in which they happened.
+    pub fn record(&mut self, event: &Event) {
+        if let EventKind::Forward { forward } = &event.kind {
+            let parent = event.parent.and_then(|parent| self.places.get(&parent).copied());
+            let depth = parent.map_or(0, |parent| self.calls[parent].depth + 1);
+            self.places.insert(event.call_id, self.calls.len());
+            self.calls.push(CallNode {
+                call_id: event.call_id,
+                parent,
+                depth,
+                receiver: Arc::clone(&forward.receiver),
+                turns: 0,
+                tools: 0,
+                usage: Usage::default(),
+                answer: None,
+            });
+        }
+        let Some(call) = self.places.get(&event.call_id).map(|&place| &mut self.calls[place]) else { return };
+        match &event.kind {
+            EventKind::Return { answer } => call.answer = Some(Arc::clone(answer)),
+            EventKind::ModelReply { .. } | EventKind::ModelError { .. } | EventKind::ModelAborted { .. } => {
+                call.turns += 1
+            }
+            EventKind::ToolEnd { .. } => call.tools += 1,
+            _ => {}
+        }
+        call.usage = call.usage + usage(&event.kind).flatten().unwrap_or_default();
+    }
+
+    /// The calls in the order in which they began.
+    #[must_use]
+    pub fn calls(&self) -> &[CallNode] {
+        &self.calls
+    }
+
+    /// One call.
+    #[must_use]
+    pub fn call(&self, call_id: CallId) -> Option<&CallNode> {
+        self.places.get(&call_id).map(|&place| &self.calls[place])
+    }
+}
+
+/// What a model cost: `None` for an event that is not about a model, `Some(None)` where the server does not say.
+fn usage(kind: &EventKind) -> Option<Option<Usage>> {
+    match kind {
+        EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
+        EventKind::ModelError { error, .. } => Some(error.partial.as_ref().and_then(|partial| partial.usage)),
+        _ => None,
+    }
+}
+
+impl fmt::Display for CallTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Children in order, as chains: the first of each call, and the next of each child.
+        let (mut first, mut next) = (vec![None; self.calls.len()], vec![None; self.calls.len()]);
+        let mut open = Vec::new();
+        for (place, call) in self.calls.iter().enumerate().rev() {
+            match call.parent {
+                Some(parent) => next[place] = first[parent].replace(place),
+                None => open.push(place),
+            }
+        }
+        while let Some(place) = open.pop() {
+            writeln!(f, "{}", self.calls[place])?;
+            open.extend(next[place]);
+            open.extend(first[place]);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CallNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Deeper calls are numbered and no longer indented, or a chain's printout would grow with its square.
+        const INDENTED: usize = 32;
+        /// How much of an answer is shown, in characters.
+        const SHOWN: usize = 60;
+        match self.depth {
+            depth if depth <= INDENTED => write!(f, "{:1$}", "", depth * 2)?,
+            depth => write!(f, "{:1$}[{depth}] ", "", INDENTED * 2)?,
+        }
+        write!(f, "{}", self.receiver)?;
+        if self.usage != Usage::default() {
+            write!(f, " ({} + {} tokens)", self.usage.input_tokens, self.usage.output_tokens)?;
+        }
+        let text = match self.answer.as_deref().map(|answer| &answer.result) {
+            None => return f.write_str(" …"),
+            Some(Ok(content)) => content.to_string(),
+            Some(Err(error)) => format!("error: {error}"),
+        };
+        let mut line = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        write!(f, ": {}", line.by_ref().take(SHOWN).collect::<String>())?;
+        if line.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::CallError;
+
+    fn forward(call_id: CallId, parent: Option<CallId>, receiver: &str) -> Event {
+        let forward = Forward {
+            call_id,
+            parent,
+            sender: "x".into(),
+            receiver: receiver.into(),
+            content: "".into(),
+            history: Arc::default(),
+        };
+        Event { sequence: 0, call_id, parent, kind: EventKind::Forward { forward: Arc::new(forward) } }
+    }
+
+    fn answer(call_id: CallId, result: Result<&str, CallError>) -> Event {
+        let result = result.map(Into::into);
+        let answer = Return { call_id, parent: None, sender: "x".into(), receiver: "y".into(), result };
+        Event { sequence: 0, call_id, parent: None, kind: EventKind::Return { answer: Arc::new(answer) } }
+    }
+
+    #[test]
+    fn a_tree_is_printed_in_order_of_calls_whatever_the_order_of_events() {
+        let mut ids = CallId::seeded(1);
+        let [root, left, right, leaf] = std::array::from_fn(|_| ids());
+        let mut tree = CallTree::default();
+        for event in [
+            forward(root, None, "root"),
+            forward(left, Some(root), "left"),
+            forward(right, Some(root), "right"),
+            forward(leaf, Some(left), "leaf"),
+            answer(right, Err(CallError::Withdrawn)),
+            answer(leaf, Ok("two\nlines")),
+            answer(left, Ok(&"long ".repeat(20))),
+        ] {
+            tree.record(&event);
+        }
+        let long = format!("  left: {}…", "long ".repeat(12));
+        assert_eq!(
+            tree.to_string().lines().collect::<Vec<_>>(),
+            ["root …", &long, "    leaf: two lines", "  right: error: the call was withdrawn"]
+        );
+    }
+
+    #[test]
+    fn a_chain_of_a_hundred_thousand_calls_is_printed_without_recursion_and_in_linear_space() {
+        let mut ids = CallId::seeded(1);
+        let mut tree = CallTree::default();
+        let mut parent = None;
+        for _ in 0..100_000 {
+            let id = ids();
+            tree.record(&forward(id, parent, "a"));
+            parent = Some(id);
+        }
+        let printed = tree.to_string();
+        assert_eq!(printed.lines().count(), 100_000);
+        assert!(printed.len() < 10_000_000);
+    }
+}

@@ -1,0 +1,251 @@
+//! One turn of an invocation: what the model said, and what follows from it.
+//!
+//! Nothing here waits, spawns or fails. The invocation carries out the [`Step`].
+
+use std::sync::Arc;
+
+use crate::builtin::{self, CALL_AGENT, FINISH};
+use crate::context::Context;
+use crate::error::list;
+use crate::message::{Content, Name};
+use crate::prompt::Roster;
+use crate::provider::{Reply, StopReason};
+use crate::tool::{Arguments, Tool, ToolCall, Toolbox};
+
+/// What an invocation does next.
+pub(crate) enum Step {
+    /// It ends with this answer.
+    Finish(Content),
+    /// It does all of this at once, and then asks the model again. One action for each tool call, in order.
+    Act(Vec<Action>),
+}
+
+/// What one tool call comes to.
+pub(crate) enum Action {
+    /// Call an agent, known or not.
+    CallAgent { agent: Name, message: Arc<str> },
+    /// Run a tool.
+    UseTool { tool: Arc<dyn Tool>, arguments: Arguments },
+    /// It cannot be carried out. The reason goes back to the model.
+    Refuse { reason: String },
+}
+
+/// Takes a reply into the context and says what follows.
+///
+/// - Without tool calls, its text is the answer.
+/// - With a `finish` that can be read, the first such is the answer, and nothing else is done.
+/// - With a `finish` that cannot be read, nothing is done either: the model meant to end, not to go on.
+/// - A reply that was cut at the output limit is not acted upon.
+pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
+    if reply.tool_calls.is_empty() {
+        return Step::Finish(Content { text: reply.text.unwrap_or_default(), attachments: Vec::new() });
+    }
+    let cut = reply.stop_reason == StopReason::Length;
+    let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
+    let answer = reply.tool_calls.iter().filter(|call| ends(call)).find_map(|call| finish(call).ok());
+    if let Some(answer) = answer {
+        return Step::Finish(answer.into());
+    }
+    let ends_badly = reply.tool_calls.iter().any(ends);
+    context.hear(reply);
+    let actions = context.last_tool_calls().iter().map(|call| match cut {
+        true => refuse("not carried out, because the reply was cut at the limit of output tokens; try again with less"),
+        false if ends_badly && !ends(call) => refuse("not carried out, because the same reply called finish"),
+        false => action(call, tools, roster).unwrap_or_else(refuse),
+    });
+    Step::Act(actions.collect())
+}
+
+fn finish(call: &ToolCall) -> Result<String, String> {
+    builtin::finish(builtin::arguments(&call.arguments)?)
+}
+
+fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
+    match &*call.name {
+        FINISH => Err(finish(call).err().unwrap_or_default()),
+        CALL_AGENT => {
+            let (agent, message) = builtin::call_agent(builtin::arguments(&call.arguments)?)?;
+            Ok(Action::CallAgent { agent, message: message.into() })
+        }
+        name => match tools.find(name) {
+            Some(tool) => {
+                Ok(Action::UseTool { tool: Arc::clone(tool), arguments: builtin::arguments(&call.arguments)? })
+            }
+            None => Err(unknown_tool(name, tools, roster)),
+        },
+    }
+}
+
+fn refuse(reason: impl Into<String>) -> Action {
+    Action::Refuse { reason: reason.into() }
+}
+
+fn unknown_tool(name: &str, tools: &Toolbox, roster: &Roster) -> String {
+    let known = tools.specs().iter().map(|spec| &spec.name);
+    let known = list("tools", &nearest(name, known), tools.specs().len());
+    let hint = if roster.contains(name) { format!("; `{name}` is an agent: use call_agent") } else { String::new() };
+    format!("Tool not found{hint}; {known}")
+}
+
+/// The names there are, or the nearest by spelling when there are many.
+pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a Name>) -> Vec<Name> {
+    const SHOWN: usize = 20;
+    let mut names: Vec<&Name> = names.collect();
+    if names.len() > SHOWN {
+        names.sort_by_cached_key(|name| distance(wanted, name));
+        names.truncate(SHOWN);
+    }
+    names.into_iter().cloned().collect()
+}
+
+/// How many letters must be added, taken away or changed to get from one word to the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    // A model's "name" may be a whole page; the longest real name has 64 letters.
+    let from: Vec<char> = from.chars().take(64).flat_map(char::to_lowercase).collect();
+    let mut row: Vec<usize> = (0..=from.len()).collect();
+    for (above, letter) in to.chars().flat_map(char::to_lowercase).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (place, other) in from.iter().enumerate() {
+            let changed = diagonal + usize::from(*other != letter);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row[from.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{CallId, Forward};
+    use crate::tool::{self, ToolSpec};
+    use serde_json::json;
+
+    fn toolbox(names: &[&str]) -> Toolbox {
+        let tools = names.iter().map(|name| {
+            let tool: Arc<dyn Tool> = Arc::new(tool::function(*name, "", |_: tool::NoArguments| async { "" }));
+            (tool.spec(), tool)
+        });
+        Toolbox::new(tools.collect(), builtin::specs())
+    }
+
+    fn context() -> Context {
+        let forward = Forward {
+            call_id: CallId::seeded(1)(),
+            parent: None,
+            sender: "user".into(),
+            receiver: "a".into(),
+            content: "go".into(),
+            history: Arc::default(),
+        };
+        Context::new("".into(), &forward)
+    }
+
+    fn check(reply: Reply, expected: &[&str]) {
+        let roster = Roster::new(vec![("a".into(), "".into()), ("b".into(), "".into())]);
+        let step = next(&mut context(), reply, &toolbox(&["search"]), &roster);
+        let seen: Vec<String> = match step {
+            Step::Finish(answer) => vec![format!("finish {answer}")],
+            Step::Act(actions) => actions.iter().map(shown).collect(),
+        };
+        assert_eq!(seen, expected);
+    }
+
+    fn shown(action: &Action) -> String {
+        match action {
+            Action::CallAgent { agent, message } => format!("call {agent} {message}"),
+            Action::UseTool { tool, arguments } => format!("use {} {}", tool.spec().name, json!(arguments)),
+            Action::Refuse { reason } => format!("refuse: {reason}"),
+        }
+    }
+
+    fn raw(name: &str, arguments: &str) -> Reply {
+        let call = ToolCall { id: "1".into(), name: name.into(), arguments: arguments.into() };
+        Reply { tool_calls: vec![call], ..Reply::default() }
+    }
+
+    #[test]
+    fn text_alone_is_the_answer_and_so_is_nothing_at_all() {
+        check(Reply::text(" \n"), &["finish  \n"]);
+        check(Reply::default(), &["finish "]);
+    }
+
+    #[test]
+    fn the_first_readable_finish_wins_over_everything_beside_it() {
+        let tools = Reply::tool("search", json!({})).and_call_agent("b", "x");
+        check(
+            tools.clone().and_tool("finish", json!({"message": 1})).and_tool("finish", json!({"message": 2})),
+            &["finish 1"],
+        );
+        check(tools, &["use search {}", "call b x"]);
+    }
+
+    #[test]
+    fn a_finish_that_cannot_be_read_stops_what_stands_beside_it() {
+        let reply = Reply::tool("search", json!({})).and_tool("finish", json!({}));
+        check(
+            reply,
+            &[
+                "refuse: not carried out, because the same reply called finish",
+                "refuse: missing required argument `message`",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_reply_cut_at_the_limit_is_not_acted_upon() {
+        let cut =
+            "refuse: not carried out, because the reply was cut at the limit of output tokens; try again with less";
+        let reply = Reply::tool("search", json!({})).and_tool("finish", json!({"message": "half"}));
+        check(Reply { stop_reason: StopReason::Length, ..reply }, &[cut, cut]);
+    }
+
+    #[test]
+    fn fault_36_an_unknown_tool_is_refused_with_those_there_are() {
+        check(raw("serach", "{}"), &["refuse: Tool not found; available tools: search, call_agent, finish"]);
+        check(
+            raw("b", "{}"),
+            &["refuse: Tool not found; `b` is an agent: use call_agent; available tools: search, call_agent, finish"],
+        );
+        check(raw("", "{}"), &["refuse: Tool not found; available tools: search, call_agent, finish"]);
+    }
+
+    #[test]
+    fn fault_36_of_many_tools_the_nearest_are_shown() {
+        let names: Vec<String> = (0..900).map(|n| format!("tool_{n}")).chain(["search_web".to_owned()]).collect();
+        let toolbox = toolbox(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let reason = unknown_tool("searchweb", &toolbox, &Roster::default());
+        assert!(reason.starts_with("Tool not found; the nearest of 903 tools: search_web, "), "{reason}");
+        assert!(reason.len() < 500, "{reason}");
+    }
+
+    #[test]
+    fn fault_27_ids_that_repeat_or_are_missing_are_made_unique() {
+        let call = |id: &str| ToolCall { id: id.into(), name: "search".into(), arguments: "{}".into() };
+        let reply = |ids: &[&str]| Reply { tool_calls: ids.iter().map(|id| call(id)).collect(), ..Reply::default() };
+        let (mut context, tools, roster) = (context(), toolbox(&["search"]), Roster::default());
+        let mut ids = Vec::new();
+        for turn in [reply(&["x", "x", ""]), reply(&["x", "y", "call_2"]), reply(&["", ""])] {
+            next(&mut context, turn, &tools, &roster);
+            ids.extend(context.last_tool_calls().iter().map(|call| call.id.to_string()));
+        }
+        assert_eq!(ids[..2], ["x", "x_1"], "an id that is new stays as it is");
+        assert!(ids.iter().all(|id| !id.is_empty()));
+        let unique: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(unique.len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn spellings_are_compared_letter_by_letter() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("Writer", "writer"), 0);
+        assert_eq!(distance("", "ab"), 2);
+    }
+
+    #[test]
+    fn what_is_offered_ends_with_call_agent_and_finish() {
+        let names: Vec<Name> = toolbox(&["z", "a"]).specs().iter().map(|spec: &ToolSpec| spec.name.clone()).collect();
+        assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), ["z", "a", "call_agent", "finish"]);
+    }
+}
