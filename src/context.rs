@@ -93,9 +93,15 @@ impl Context {
         self.messages.last().map_or(&[], ChatMessage::tool_calls)
     }
 
-    /// Records what came of a tool call.
-    pub(crate) fn answer(&mut self, id: ToolCallId, name: Name, output: ToolOutput) {
-        self.messages.push(ChatMessage::Tool { id, name, output });
+    /// Records what came of the tool calls of the last reply, in their order.
+    pub(crate) fn answer(&mut self, outputs: Vec<ToolOutput>) {
+        let said = self.messages.len() - 1;
+        self.messages.reserve(outputs.len());
+        for (nth, output) in outputs.into_iter().enumerate() {
+            let ToolCall { id, name, .. } = &self.messages[said].tool_calls()[nth];
+            let (id, name) = (Arc::clone(id), Arc::clone(name));
+            self.messages.push(ChatMessage::Tool { id, name, output });
+        }
     }
 }
 

@@ -91,6 +91,13 @@ pub enum EventKind {
         /// From start to end.
         latency: Duration,
     },
+    /// A tool call was not carried out, and the model was told why.
+    ToolRefused {
+        /// What the model asked for.
+        call: ToolCall,
+        /// Why it was not done.
+        reason: Arc<str>,
+    },
     /// Something held an async thread for too long without awaiting. It should be a
     /// [`tool::blocking`](crate::tool::blocking) function.
     Blocked {

@@ -37,6 +37,19 @@ pub struct Forward {
     pub history: Arc<[ChatMessage]>,
 }
 
+impl Forward {
+    /// The Return that answers this.
+    pub(crate) fn answer(&self, result: Result<Content, CallError>) -> Return {
+        Return {
+            call_id: self.call_id,
+            parent: self.parent,
+            sender: Arc::clone(&self.receiver),
+            receiver: Arc::clone(&self.sender),
+            result,
+        }
+    }
+}
+
 /// Sent by a callee to its caller: the one answer to a [`Forward`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Return {
@@ -207,37 +220,58 @@ impl fmt::Display for CallId {
     }
 }
 
-/// The door through which an invocation, a tool, an actor or a user calls an agent.
-///
-/// Whoever is handed one calls in its own name. What passes is a [`Forward`] and its [`Return`].
-pub(crate) trait Deliver: Send + Sync {
-    /// Calls `agent`; dropping the future withdraws the call.
-    fn deliver(&self, agent: &str, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
-}
-
-/// Calls agents in the name of whoever was handed it: a tool, or an actor that serves a [`Forward`].
+/// Calls agents in the name of whoever was handed it: a tool, an actor that serves a [`Forward`], or a user.
 ///
 /// Calls that are still under way when that tool call or that Forward ends are withdrawn.
 #[derive(Clone)]
-pub struct Caller(pub(crate) Arc<dyn Deliver>);
+pub struct Caller(pub(crate) Arc<dyn CallAgent>);
+
+/// What a [`Caller`] calls through.
+pub(crate) trait CallAgent: Send + Sync {
+    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
+}
 
 impl Caller {
-    /// Calls `agent` and waits for its answer.
+    /// Calls `agent` and gives its answer.
     ///
-    /// The call begins when the future is first polled. Dropping the future withdraws the call and
-    /// ends everything below it.
+    /// The Forward is sent at once. Dropping the future withdraws the call and ends everything below it.
     ///
     /// # Errors
     ///
     /// Whatever the [`Return`] says, see [`CallError`].
-    pub async fn call_agent(&self, agent: &str, content: impl Into<Content>) -> Result<Content, CallError> {
-        self.0.deliver(agent, content.into()).await
+    pub fn call_agent(
+        &self,
+        agent: impl Into<Name>,
+        content: impl Into<Content>,
+    ) -> impl Future<Output = Result<Content, CallError>> + Send + 'static {
+        self.0.call_agent(agent.into(), content.into())
     }
 }
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Caller")
+    }
+}
+
+/// Whoever answers for a user that can be called: a person at a terminal, a queue, a service.
+///
+/// Made from an async function of the [`Forward`] as well. Its future is dropped at its next await when the
+/// call is withdrawn; a panic becomes the error of that call. Several calls may be answered at once.
+pub trait Answerer: Send + Sync + 'static {
+    /// Answers one Forward.
+    fn answer(&self, forward: Arc<Forward>) -> BoxFuture<'static, Result<Content, CallError>>;
+}
+
+impl<F, A, C> Answerer for F
+where
+    F: Fn(Arc<Forward>) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<C, CallError>> + Send + 'static,
+    C: Into<Content>,
+{
+    fn answer(&self, forward: Arc<Forward>) -> BoxFuture<'static, Result<Content, CallError>> {
+        let answering = self(forward);
+        Box::pin(async move { answering.await.map(Into::into) })
     }
 }
 

@@ -76,7 +76,7 @@ pub struct ToolCall {
 }
 
 /// What came of a tool call, as the model reads it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// The text, with attachments. The text of a failure begins with `Error: `.
     pub content: Content,

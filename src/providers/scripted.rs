@@ -1,1 +1,241 @@
-//! A provider that says what a script says.
+//! A provider that says what a script says: for tests of your own agents, demos and benchmarks. It needs no
+//! network and draws no random numbers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::message::Name;
+use crate::provider::{Delta, Growth, Provider, Reply, Request};
+
+/// A model that follows a script.
+///
+/// What an agent says is looked up by its name: first among the scripts for its input, then in its list of
+/// replies, then by the closure for everybody. An agent whose script has ended, or who has none, gets an error
+/// that says so.
+///
+/// ```
+/// use agentouto::providers::scripted::Scripted;
+/// use agentouto::{Agent, Reply, Runtime};
+///
+/// # tokio_test(async {
+/// let model = Scripted::new()
+///     .replies("researcher", [Reply::call_agent("writer", "write it"), Reply::finish("done")])
+///     .replies("writer", [Reply::text("a draft")]);
+/// let runtime = Runtime::builder()
+///     .provider("script", model)
+///     .agent(Agent::new("researcher", "Search."))
+///     .agent(Agent::new("writer", "Write."))
+///     .build()?;
+/// assert_eq!(&*runtime.run("researcher", "a report, please").await?.output, "done");
+/// # Ok(())
+/// # });
+/// # fn tokio_test(test: impl Future<Output = Result<(), Box<dyn std::error::Error>>>) {
+/// #     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test).unwrap();
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Scripted {
+    scripts: HashMap<Name, Script>,
+    for_everybody: Option<Compute>,
+}
+
+type Compute = Box<dyn Fn(&Request) -> ScriptedReply + Send + Sync>;
+
+/// What one agent says.
+#[derive(Default)]
+struct Script {
+    by_input: HashMap<Arc<str>, Vec<ScriptedReply>>,
+    any_input: Option<Vec<ScriptedReply>>,
+    in_order: Vec<ScriptedReply>,
+    said: AtomicUsize,
+}
+
+impl Scripted {
+    /// A model that knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A model whose every reply is computed from the request. It may be asked from many threads at once.
+    pub fn computed<R: Into<ScriptedReply>>(compute: impl Fn(&Request) -> R + Send + Sync + 'static) -> Self {
+        Self::new().otherwise(compute)
+    }
+
+    /// What `agent` says, in the order of its requests over all its calls. May be given in several parts.
+    #[must_use]
+    pub fn replies(
+        mut self,
+        agent: impl Into<Name>,
+        replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
+    ) -> Self {
+        self.script(agent).in_order.extend(replies.into_iter().map(Into::into));
+        self
+    }
+
+    /// What `agent` says in each call whose input is `input`, turn by turn.
+    #[must_use]
+    pub fn replies_to(
+        mut self,
+        agent: impl Into<Name>,
+        input: impl Into<Arc<str>>,
+        replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
+    ) -> Self {
+        self.script(agent).by_input.insert(input.into(), replies.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// What `agent` says in each call whose input has no script of its own, turn by turn.
+    #[must_use]
+    pub fn replies_to_any(
+        mut self,
+        agent: impl Into<Name>,
+        replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
+    ) -> Self {
+        self.script(agent).any_input = Some(replies.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// What agents say who have no script.
+    #[must_use]
+    pub fn otherwise<R: Into<ScriptedReply>>(
+        mut self,
+        compute: impl Fn(&Request) -> R + Send + Sync + 'static,
+    ) -> Self {
+        self.for_everybody = Some(Box::new(move |request| compute(request).into()));
+        self
+    }
+
+    fn script(&mut self, agent: impl Into<Name>) -> &mut Script {
+        self.scripts.entry(agent.into()).or_default()
+    }
+
+    fn next(&self, request: &Request) -> ScriptedReply {
+        match (self.scripts.get(&request.agent.name), &self.for_everybody) {
+            (Some(script), _) => script.next(request),
+            (None, Some(compute)) => compute(request),
+            (None, None) => missing(format!("agent `{}` has no script", request.agent.name)),
+        }
+    }
+}
+
+impl Script {
+    fn next(&self, request: &Request) -> ScriptedReply {
+        let input = request.context.input();
+        let (replies, place) = match self.by_input.get(input).or(self.any_input.as_ref()) {
+            Some(replies) => (replies, request.context.turns()),
+            None => (&self.in_order, self.said.fetch_add(1, Ordering::Relaxed)),
+        };
+        let name = &request.agent.name;
+        replies.get(place).cloned().unwrap_or_else(|| match replies.len() {
+            0 => missing(format!("agent `{name}` has no script for the input `{input}`")),
+            written => missing(format!("the script of agent `{name}` has ended; it has {written} replies")),
+        })
+    }
+}
+
+fn missing(message: String) -> ScriptedReply {
+    ScriptedReply::error(ProviderError::new(ProviderErrorKind::Other, message))
+}
+
+impl Provider for Scripted {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        let scripted = self.next(request);
+        match scripted.is_instant() {
+            true => Box::pin(std::future::ready(scripted.perform())),
+            false => Box::pin(async move {
+                let mut pieces = scripted.pieces.iter();
+                let pause = scripted.delay / u32::try_from(pieces.len() + 1).unwrap_or(u32::MAX);
+                tokio::time::sleep(pause).await;
+                while let Some(piece) = pieces.next() {
+                    growth.delta(Delta::Text(Arc::clone(piece)));
+                    tokio::time::sleep(pause).await;
+                }
+                scripted.perform()
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("agents", &self.scripts.keys().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+/// One reply in a script. Made from a [`Reply`] or a [`ProviderError`] by `into()`.
+#[derive(Clone, Debug)]
+pub struct ScriptedReply {
+    outcome: Outcome,
+    delay: Duration,
+    pieces: Vec<Arc<str>>,
+}
+
+#[derive(Clone, Debug)]
+enum Outcome {
+    Reply(Reply),
+    Error(ProviderError),
+    Panic(String),
+}
+
+impl ScriptedReply {
+    /// A failure instead of a reply.
+    #[must_use]
+    pub fn error(error: ProviderError) -> Self {
+        Self { outcome: Outcome::Error(error), delay: Duration::ZERO, pieces: Vec::new() }
+    }
+
+    /// A panic instead of a reply.
+    pub fn panic(message: impl Into<String>) -> Self {
+        Self { outcome: Outcome::Panic(message.into()), delay: Duration::ZERO, pieces: Vec::new() }
+    }
+
+    /// The same, this much later on tokio's clock.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The same, shown in these pieces while it grows, evenly over its delay.
+    #[must_use]
+    pub fn in_pieces<P: Into<Arc<str>>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
+        self.pieces = pieces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    fn is_instant(&self) -> bool {
+        self.delay.is_zero() && self.pieces.is_empty()
+    }
+
+    #[expect(clippy::panic, reason = "a script may ask for it")]
+    fn perform(self) -> Result<Reply, ProviderError> {
+        match self.outcome {
+            Outcome::Reply(reply) => Ok(reply),
+            Outcome::Error(error) => Err(error),
+            Outcome::Panic(message) => panic!("{message}"),
+        }
+    }
+}
+
+impl From<Reply> for ScriptedReply {
+    fn from(reply: Reply) -> Self {
+        Self { outcome: Outcome::Reply(reply), delay: Duration::ZERO, pieces: Vec::new() }
+    }
+}
+
+impl From<ProviderError> for ScriptedReply {
+    fn from(error: ProviderError) -> Self {
+        Self::error(error)
+    }
+}

@@ -1,0 +1,53 @@
+//! On agentouto, with a model that answers at once.
+
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
+use agentouto::tool::{self, NoArguments};
+use agentouto::{Agent, Reply, Report, Request, RunError, Runtime};
+use serde_json::json;
+
+/// A runtime whose agents do the workloads: `wide` makes as many calls as its input says, to `worker` or to
+/// `holder`; `deep` calls itself; `long` uses a tool as often as its input says.
+pub fn runtime() -> Runtime {
+    Runtime::builder()
+        .provider("script", model())
+        .agents(["wide", "worker", "holder", "deep", "long"].map(|name| Agent::new(name, "Work.")))
+        .tool(tool::function("noop", "Does nothing.", |_: NoArguments| async {}))
+        .build()
+        .expect("the runtime can be built")
+}
+
+fn model() -> Scripted {
+    let done = ScriptedReply::from(Reply::finish("done"));
+    let noop = ScriptedReply::from(Reply::tool("noop", json!({})));
+    Scripted::computed(move |request: &Request| {
+        let (input, turns) = (request.context.input(), request.context.turns());
+        let number = || input.split(' ').next_back().and_then(|word| word.parse().ok()).unwrap_or(0_usize);
+        match &*request.agent.name {
+            "wide" if turns == 0 => calls(input.split(' ').next().unwrap_or_default(), number()).into(),
+            "deep" if turns == 0 && number() > 1 => Reply::call_agent("deep", &(number() - 1).to_string()).into(),
+            "long" if turns < number() => noop.clone(),
+            "holder" => done.clone().after(super::HELD),
+            _ => done.clone(),
+        }
+    })
+}
+
+fn calls(agent: &str, n: usize) -> Reply {
+    (0..n).fold(Reply::default(), |reply, _| reply.and_call_agent(agent, "work"))
+}
+
+pub async fn fanout(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+    runtime.run("wide", format!("worker {n}")).await
+}
+
+pub async fn chain(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+    runtime.run("deep", n.to_string()).await
+}
+
+pub async fn turns(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+    runtime.run("long", n.to_string()).await
+}
+
+pub async fn hold(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+    runtime.run("wide", format!("holder {n}")).await
+}

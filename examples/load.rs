@@ -1,0 +1,69 @@
+//! Measures one workload, on agentouto or with `--floor` on bare ractor, and prints one JSON line:
+//!
+//! ```sh
+//! cargo run --release --example load -- <fanout|chain|loop|hold> <N> [--floor] [--traced]
+//! ```
+//!
+//! `hold` parks N calls at once inside the model for one second. `--traced` installs a `tracing` subscriber.
+
+use std::time::Instant;
+
+use agentouto::Message;
+use serde_json::json;
+use workloads::{agents, bare_ractor};
+
+#[path = "../benches/workloads/mod.rs"]
+mod workloads;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (flags, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let [workload, n] = &words[..] else { return Err("say a workload and a number: fanout 1000".into()) };
+    let n = n.replace('_', "").parse()?;
+    if flags.iter().any(|flag| flag == "--traced") {
+        tracing_subscriber::fmt().with_writer(std::io::sink).init();
+    }
+    let begun = Instant::now();
+    let (forwards, returns) = match flags.iter().any(|flag| flag == "--floor") {
+        true => floor(workload, n).await?,
+        false => run(workload, n).await?,
+    };
+    let wall_s = begun.elapsed().as_secs_f64();
+    let line = json!({
+        "workload": workload, "n": n, "wall_s": wall_s, "per_op_us": wall_s * 1e6 / n as f64,
+        "peak_rss_mb": peak_rss_mb()?, "forwards": forwards, "returns": returns,
+    });
+    println!("{line}");
+    Ok(())
+}
+
+async fn run(workload: &str, n: usize) -> Result<(usize, usize), Box<dyn std::error::Error>> {
+    let runtime = agents::runtime();
+    let report = match workload {
+        "fanout" => agents::fanout(&runtime, n).await?,
+        "chain" => agents::chain(&runtime, n).await?,
+        "loop" => agents::turns(&runtime, n).await?,
+        "hold" => agents::hold(&runtime, n).await?,
+        other => return Err(format!("unknown workload `{other}`").into()),
+    };
+    let forwards = report.log.messages().filter(|message| matches!(message, Message::Forward(_))).count();
+    Ok((forwards, report.log.messages().count() - forwards))
+}
+
+async fn floor(workload: &str, n: usize) -> Result<(usize, usize), Box<dyn std::error::Error>> {
+    let calls = match workload {
+        "fanout" => bare_ractor::fanout(n).await,
+        "chain" => bare_ractor::chain(n).await,
+        "loop" => bare_ractor::turns(n).await,
+        "hold" => bare_ractor::hold(n).await,
+        other => return Err(format!("unknown workload `{other}`").into()),
+    };
+    Ok((calls, calls))
+}
+
+/// The most memory that this process has had so far, as Linux tells it.
+fn peak_rss_mb() -> Result<u64, Box<dyn std::error::Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
+}

@@ -1,0 +1,386 @@
+//! The actor that lives for one Forward. [`Life::live`] is the agent loop.
+//!
+//! It reaches the world through its [`Doors`] alone: a provider, the tools, and `deliver`. Between them it
+//! is deterministic. It lives unlinked; whoever called it holds a guard that kills it.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::task::coop;
+use tracing::Instrument as _;
+
+use crate::agent::Agent;
+use crate::context::Context;
+use crate::error::{CallError, ProviderError};
+use crate::event::EventKind;
+use crate::message::{Answerer, CallAgent, CallId, Caller, Content, Forward, Name, Return};
+use crate::prompt::Roster;
+use crate::provider::{Growth, Provider, Reply, Request};
+use crate::scope::{Alive, CallIds, Scope};
+use crate::span;
+use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolOutput, Toolbox};
+use crate::turn::{self, Action, Step};
+
+/// The actor. Its state is the proof that it is alive.
+pub(crate) struct Invocation;
+
+/// Its one message.
+pub(crate) struct Begin {
+    pub(crate) forward: Arc<Forward>,
+    pub(crate) mind: Mind,
+    pub(crate) scope: Scope,
+    pub(crate) reply: RpcReplyPort<Return>,
+}
+
+/// Who thinks.
+pub(crate) enum Mind {
+    /// A model, for an agent.
+    Model(Doors),
+    /// A person or a service, for a user.
+    Person(Arc<dyn Answerer>),
+}
+
+/// All that an agent's invocation is handed.
+#[derive(Clone)]
+pub(crate) struct Doors {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) provider_name: Name,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) deliver: Arc<dyn Deliver>,
+}
+
+/// The door through which a Forward leaves.
+pub(crate) trait Deliver: Send + Sync {
+    /// Sends a Forward at once; its Return is the future's value. Dropping the future withdraws the call.
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return>;
+}
+
+impl Actor for Invocation {
+    type Msg = Begin;
+    type State = Alive;
+    type Arguments = Alive;
+
+    async fn pre_start(&self, _: ActorRef<Begin>, alive: Alive) -> Result<Alive, ActorProcessingErr> {
+        Ok(alive)
+    }
+
+    async fn handle(&self, myself: ActorRef<Begin>, begin: Begin, _: &mut Alive) -> Result<(), ActorProcessingErr> {
+        let Begin { forward, mind, scope, reply } = begin;
+        // Boxed, because every future around it would hold room for it twice.
+        let answering = Box::pin(AssertUnwindSafe(answer(&forward, mind, &scope)).catch_unwind());
+        let result = match scope.unless_withdrawn(answering).await {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => {
+                Err(CallError::Panicked { name: Arc::clone(&forward.receiver), message: panic_text(&*panic) })
+            }
+            None => Err(CallError::Withdrawn),
+        };
+        if let Err(late) = reply.send(forward.answer(result)) {
+            drop(late);
+            scope.emit(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
+        }
+        myself.stop(None);
+        Ok(())
+    }
+}
+
+async fn answer(forward: &Arc<Forward>, mind: Mind, scope: &Scope) -> Result<Content, CallError> {
+    let span = span::invocation(forward, scope);
+    let result = match mind {
+        Mind::Model(doors) => Life::new(forward, doors, scope).live().instrument(span.clone()).await,
+        Mind::Person(answerer) => answerer.answer(Arc::clone(forward)).instrument(span.clone()).await,
+    };
+    span::answered(&span, &result, scope);
+    result
+}
+
+/// What one invocation of an agent knows and does.
+struct Life<'a> {
+    forward: &'a Arc<Forward>,
+    scope: &'a Scope,
+    doors: Doors,
+    request: Request,
+    /// How many tool calls came before those of the current turn.
+    calls: u64,
+}
+
+impl<'a> Life<'a> {
+    fn new(forward: &'a Arc<Forward>, doors: Doors, scope: &'a Scope) -> Self {
+        let request = Request {
+            call_id: forward.call_id,
+            agent: Arc::clone(&doors.agent),
+            context: Context::new(doors.roster.prompt(&doors.agent), forward),
+            tools: Arc::clone(doors.tools.specs()),
+        };
+        Self { forward, scope, doors, request, calls: 0 }
+    }
+
+    /// The agent loop.
+    async fn live(mut self) -> Result<Content, CallError> {
+        loop {
+            let reply = self.ask().await?;
+            match turn::next(&mut self.request.context, reply, &self.doors.tools, &self.doors.roster) {
+                Step::Finish(answer) => return Ok(answer),
+                Step::Act(actions) => self.act(actions).await,
+            }
+        }
+    }
+
+    /// Asks the model once.
+    async fn ask(&self) -> Result<Reply, CallError> {
+        // A model and tools that answer at once must not keep a withdrawal from being seen.
+        coop::consume_budget().await;
+        let turn = self.request.context.turns() + 1;
+        let model = &self.doors.agent.model;
+        self.emit(|| EventKind::ModelRequest { turn, model: Arc::clone(model) });
+        let mut show = |delta| self.emit(|| EventKind::ModelDelta { delta });
+        let growth = if self.scope.is_streamed() { Growth::shown_to(&mut show) } else { Growth::unobserved() };
+        let mut asking = Asking { life: self, begun: Instant::now(), growth, is_over: false };
+        let span = span::chat(&self.request, &self.doors.provider_name);
+        let replying = self.doors.provider.reply(&self.request, &mut asking.growth);
+        let reply = self.watched(replying, "provider", &self.doors.provider_name).instrument(span.clone()).await;
+        asking.end(&reply);
+        span::replied(&span, &reply);
+        reply.map_err(|error| CallError::Provider { provider: Arc::clone(&self.doors.provider_name), error })
+    }
+
+    /// Carries out all actions of a turn at once, and records what came of them in order.
+    async fn act(&mut self, actions: Vec<Action>) {
+        let calls = self.request.context.last_tool_calls();
+        let acting = calls.iter().zip(actions).zip(self.calls..).map(|((call, action), nth)| {
+            let id = self.forward.call_id.child(nth);
+            match action {
+                Action::CallAgent { agent, message } => Acting::Calling(self.call_agent(id, agent, message)),
+                Action::UseTool { tool, arguments } => Acting::Using(self.use_tool(id, call, tool, arguments)),
+                Action::Refuse { reason } => Acting::Refused(self.refuse(call, &reason)),
+            }
+        });
+        // Every Forward is sent before the first future is polled, so that they leave in order.
+        let acting: Vec<_> = acting.collect();
+        // Unconstrained, because a budget that runs out half-way would have tokio poll all the others in vain.
+        let outputs = coop::unconstrained(join_all(acting)).await;
+        self.calls += outputs.len() as u64;
+        self.request.context.answer(outputs);
+    }
+
+    fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> BoxFuture<'static, Return> {
+        let forward = Forward {
+            call_id,
+            parent: Some(self.forward.call_id),
+            sender: Arc::clone(&self.forward.receiver),
+            receiver: agent,
+            content: message.into(),
+            history: Arc::default(),
+        };
+        Arc::clone(&self.doors.deliver).deliver(forward, self.scope)
+    }
+
+    fn use_tool<'b>(
+        &'b self,
+        id: CallId,
+        call: &'b ToolCall,
+        tool: Arc<dyn Tool>,
+        arguments: Arguments,
+    ) -> BoxFuture<'b, ToolOutput> {
+        let scope = self.scope.child();
+        let context = ToolContext {
+            call_id: self.forward.call_id,
+            agent: Arc::clone(&self.forward.receiver),
+            tool_call_id: Arc::clone(&call.id),
+            caller: Caller(Arc::new(Line {
+                deliver: Arc::clone(&self.doors.deliver),
+                scope: scope.clone(),
+                name: Arc::clone(&self.forward.receiver),
+                parent: self.forward.call_id,
+                ids: CallIds::under(id),
+            })),
+        };
+        Box::pin(async move {
+            let _leftovers = scope.withdraw_on_drop();
+            self.emit(|| EventKind::ToolStart { call: call.clone() });
+            let begun = Instant::now();
+            let span = span::tool(call, self.scope);
+            let running = self.watched(run(tool, arguments, context), "tool", &call.name);
+            let result = match AssertUnwindSafe(running.instrument(span.clone())).catch_unwind().await {
+                Ok(result) => result,
+                Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+            };
+            let result = result.map_err(|ToolError(text)| format!("[{}] {text}", call.name));
+            let output = ToolOutput::from_result(result);
+            span::ran(&span, &output, self.scope);
+            self.emit(|| EventKind::ToolEnd {
+                id: Arc::clone(&call.id),
+                name: Arc::clone(&call.name),
+                error: output.is_error.then(|| Arc::clone(&output.content.text)),
+                latency: begun.elapsed(),
+            });
+            output
+        })
+    }
+
+    fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
+        self.emit(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
+        ToolOutput::from_result(Err(format!("[{}] {reason}", call.name)))
+    }
+
+    fn emit(&self, kind: impl FnOnce() -> EventKind) {
+        self.scope.emit(self.forward, kind);
+    }
+
+    /// The same future, reported when it holds its thread for too long.
+    fn watched<F: Future + Unpin>(&'a self, future: F, what: &'static str, name: &'a str) -> Watched<'a, F> {
+        Watched { future, life: self, what, name }
+    }
+}
+
+/// One action under way.
+enum Acting<'a> {
+    Calling(BoxFuture<'static, Return>),
+    Using(BoxFuture<'a, ToolOutput>),
+    Refused(ToolOutput),
+}
+
+impl Future for Acting<'_> {
+    type Output = ToolOutput;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<ToolOutput> {
+        match &mut *self {
+            Self::Calling(answering) => {
+                answering.poll_unpin(context).map(|answer| ToolOutput::from_result(answer.result))
+            }
+            Self::Using(running) => running.poll_unpin(context),
+            Self::Refused(output) => Poll::Ready(std::mem::take(output)),
+        }
+    }
+}
+
+/// Runs a tool where it belongs: here, or on a thread that it may block.
+fn run(
+    tool: Arc<dyn Tool>,
+    arguments: Arguments,
+    context: ToolContext,
+) -> BoxFuture<'static, Result<Content, ToolError>> {
+    match tool.blocking() {
+        Blocking::Never => Box::pin(async move { tool.call(arguments, context).await }),
+        Blocking::Always => Box::pin(async move {
+            let threads = tokio::runtime::Handle::current();
+            let ended = tokio::task::spawn_blocking(move || threads.block_on(tool.call(arguments, context))).await;
+            ended.unwrap_or_else(|failed| match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => Err(cancelled.into()),
+            })
+        }),
+    }
+}
+
+/// A request to a model that is under way. Dropped before it is over, it says what is known of the cost.
+struct Asking<'a> {
+    life: &'a Life<'a>,
+    begun: Instant,
+    growth: Growth<'a>,
+    is_over: bool,
+}
+
+impl Asking<'_> {
+    fn end(mut self, reply: &Result<Reply, ProviderError>) {
+        self.is_over = true;
+        let latency = self.begun.elapsed();
+        self.life.emit(|| match reply {
+            Ok(reply) => EventKind::ModelReply {
+                usage: reply.usage,
+                stop_reason: reply.stop_reason.clone(),
+                tool_calls: reply.tool_calls.len(),
+                latency,
+            },
+            Err(error) => EventKind::ModelError { error: error.clone(), latency },
+        });
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let (usage, latency) = (self.growth.known_usage(), self.begun.elapsed());
+            self.life.emit(|| EventKind::ModelAborted { usage, latency });
+        }
+    }
+}
+
+/// Calls agents for a tool or an actor, in its name.
+pub(crate) struct Line {
+    pub(crate) deliver: Arc<dyn Deliver>,
+    pub(crate) scope: Scope,
+    pub(crate) name: Name,
+    pub(crate) parent: CallId,
+    pub(crate) ids: CallIds,
+}
+
+impl CallAgent for Line {
+    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
+        let forward = Forward {
+            call_id: self.ids.draw(),
+            parent: Some(self.parent),
+            sender: Arc::clone(&self.name),
+            receiver: agent,
+            content,
+            history: Arc::default(),
+        };
+        held(&self.deliver, forward, &self.scope)
+    }
+}
+
+/// A call that can be withdrawn with all below it at once, by dropping the future.
+pub(crate) fn held(
+    deliver: &Arc<dyn Deliver>,
+    forward: Forward,
+    scope: &Scope,
+) -> BoxFuture<'static, Result<Content, CallError>> {
+    let scope = scope.child();
+    let answering = Arc::clone(deliver).deliver(forward, &scope);
+    Box::pin(async move {
+        let _below = scope.withdraw_on_drop();
+        answering.await.result
+    })
+}
+
+/// A future whose polls are timed, because one that blocks holds up every other on its thread.
+struct Watched<'a, F> {
+    future: F,
+    life: &'a Life<'a>,
+    what: &'static str,
+    name: &'a str,
+}
+
+/// How long one poll may take before it is reported.
+const LONGEST_POLL: Duration = Duration::from_millis(100);
+
+impl<F: Future + Unpin> Future for Watched<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<F::Output> {
+        let begun = Instant::now();
+        let polled = self.future.poll_unpin(context);
+        let duration = begun.elapsed();
+        if duration > LONGEST_POLL {
+            let Self { life, what, name, .. } = &*self;
+            tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
+            life.emit(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
+        }
+        polled
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Arc<str> {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is not text").into()
+}

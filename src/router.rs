@@ -1,0 +1,332 @@
+//! Names and who bears them: agents, actors, users. From a Forward to whoever answers it.
+//!
+//! A Forward's outcome is recorded here, on its caller's side, exactly once, whatever becomes of the callee.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::future::ready;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use dashmap::DashMap;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use ractor::{Actor as _, ActorCell, ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+use tokio_util::sync::DropGuard;
+
+use crate::agent::Agent;
+use crate::error::{BuildError, CallError};
+use crate::event::EventKind;
+use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, panic_text};
+use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
+use crate::prompt::Roster;
+use crate::provider::Provider;
+use crate::scope::{CallIds, Population, Scope};
+use crate::tool::Toolbox;
+use crate::turn::nearest;
+
+/// Who there is, and what they work with.
+pub(crate) struct Router {
+    peers: DashMap<Name, Peer>,
+    roster: RwLock<Arc<Roster>>,
+    providers: HashMap<Name, Arc<dyn Provider>>,
+    tools: Arc<Toolbox>,
+    population: Arc<Population>,
+    call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
+    /// Above the scopes of all calls.
+    root: Scope,
+}
+
+/// Whoever can be called.
+#[derive(Clone)]
+pub(crate) enum Peer {
+    Agent { agent: Arc<Agent>, provider_name: Name, provider: Arc<dyn Provider> },
+    Actor(ActorPeer),
+    User(Arc<dyn Answerer>),
+}
+
+impl Router {
+    pub(crate) fn new(
+        providers: HashMap<Name, Arc<dyn Provider>>,
+        tools: Toolbox,
+        call_ids: Box<dyn FnMut() -> CallId + Send>,
+        root: Scope,
+    ) -> Self {
+        Self {
+            peers: DashMap::new(),
+            roster: RwLock::default(),
+            providers,
+            tools: Arc::new(tools),
+            population: Arc::default(),
+            call_ids: Mutex::new(call_ids),
+            root,
+        }
+    }
+
+    /// An agent as a peer, if its provider is registered.
+    pub(crate) fn agent(&self, agent: Agent) -> Result<Peer, BuildError> {
+        let known = || {
+            let mut known: Vec<Name> = self.providers.keys().cloned().collect();
+            known.sort();
+            known
+        };
+        let chosen = match &agent.provider {
+            Some(provider) => self.providers.get_key_value(provider).ok_or_else(|| BuildError::UnknownProvider {
+                agent: Arc::clone(&agent.name),
+                provider: Arc::clone(provider),
+                known: known(),
+            })?,
+            None if self.providers.len() == 1 => {
+                self.providers.iter().next().ok_or_else(|| no_provider(&agent, known()))?
+            }
+            None => return Err(no_provider(&agent, known())),
+        };
+        let (provider_name, provider) = (Arc::clone(chosen.0), Arc::clone(chosen.1));
+        Ok(Peer::Agent { agent: Arc::new(agent), provider_name, provider })
+    }
+
+    /// Adds peers, each with what the others are told of it. If a name is taken, nobody is added.
+    pub(crate) fn join(&self, peers: Vec<(Name, Arc<str>, Peer)>) -> Result<(), Name> {
+        let mut roster = self.roster.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = HashSet::new();
+        if let Some((taken, ..)) = peers.iter().find(|(name, ..)| roster.contains(name) || !names.insert(name)) {
+            return Err(Arc::clone(taken));
+        }
+        let mut all = roster.peers().to_vec();
+        for (name, description, peer) in peers {
+            self.peers.insert(Arc::clone(&name), peer);
+            all.push((name, description));
+        }
+        *roster = Arc::new(Roster::new(all));
+        Ok(())
+    }
+
+    /// Takes a peer away; `false` if there is none of that name. Calls that it serves go on.
+    pub(crate) fn leave(&self, name: &str) -> bool {
+        let mut roster = self.roster.write().unwrap_or_else(PoisonError::into_inner);
+        let rest = roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
+        *roster = Arc::new(Roster::new(rest));
+        self.peers.remove(name).is_some()
+    }
+
+    pub(crate) fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn root(&self) -> &Scope {
+        &self.root
+    }
+
+    pub(crate) fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// The id of a call that has no parent.
+    pub(crate) fn draw_call_id(&self) -> CallId {
+        (self.call_ids.lock().unwrap_or_else(PoisonError::into_inner))()
+    }
+
+    /// Whether a user may call by that name.
+    pub(crate) fn is_free_for_a_user(&self, name: &str) -> bool {
+        self.peers.get(name).is_none_or(|peer| matches!(*peer, Peer::User(_)))
+    }
+
+    /// Starts an invocation and waits for its Return; kills it when dropped.
+    fn invoke(
+        &self,
+        forward: Arc<Forward>,
+        mind: Mind,
+        scope: &Scope,
+    ) -> impl Future<Output = Result<Content, CallError>> + Send + use<> {
+        let (alive, scope) = (self.population.join(), scope.clone());
+        async move {
+            let name = Arc::clone(&forward.receiver);
+            let unreachable =
+                |reason: String| CallError::Unreachable { name: Arc::clone(&name), reason: reason.into() };
+            // Boxed, so that what it takes to start is gone while the call goes on.
+            let starting = Box::pin(Invocation::spawn(None, Invocation, alive));
+            let (invocation, _) = starting.await.map_err(|error| unreachable(error.to_string()))?;
+            let (reply, answer) = oneshot::channel::<Return>();
+            let mut guard = KillOnDrop(Some(invocation.get_cell()));
+            let begin = Begin { forward, mind, scope, reply: reply.into() };
+            invocation.cast(begin).map_err(|error| unreachable(error.to_string()))?;
+            drop(invocation);
+            let answer = answer.await;
+            guard.0 = None;
+            answer.map_or(Err(CallError::Unanswered { name }), |answer| answer.result)
+        }
+    }
+
+    fn unknown(&self, name: &Name) -> CallError {
+        let roster = self.roster();
+        let count = roster.names().count();
+        CallError::UnknownAgent { agent: Arc::clone(name), nearest: nearest(name, roster.names()), count }
+    }
+}
+
+fn no_provider(agent: &Agent, known: Vec<Name>) -> BuildError {
+    BuildError::NoProvider { agent: Arc::clone(&agent.name), known }
+}
+
+impl Deliver for Router {
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return> {
+        let forward = Arc::new(forward);
+        scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
+        let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
+        if self.root.is_withdrawn() {
+            return pending.on(ready(Err(CallError::ShutDown)));
+        }
+        if scope.is_withdrawn() {
+            return pending.on(ready(Err(CallError::Withdrawn)));
+        }
+        let peer = self.peers.get(&forward.receiver).map(|peer| peer.clone());
+        match peer {
+            None => pending.on(ready(Err(self.unknown(&forward.receiver)))),
+            Some(Peer::Actor(actor)) => pending.on(actor.call(forward, scope, self)),
+            Some(Peer::User(answerer)) => pending.on(self.invoke(forward, Mind::Person(answerer), scope)),
+            Some(Peer::Agent { agent, provider_name, provider }) => {
+                let (tools, roster) = (Arc::clone(&self.tools), self.roster());
+                let deliver = Arc::clone(&self) as Arc<dyn Deliver>;
+                let doors = Doors { agent, provider_name, provider, tools, roster, deliver };
+                pending.on(self.invoke(forward, Mind::Model(doors), scope))
+            }
+        }
+    }
+}
+
+/// Kills an actor when dropped.
+struct KillOnDrop(Option<ActorCell>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if let Some(actor) = &self.0 {
+            actor.kill();
+        }
+    }
+}
+
+/// A Forward without an outcome yet. Dropped in that state, its outcome is that it was withdrawn.
+struct Pending {
+    forward: Arc<Forward>,
+    scope: Scope,
+    is_over: bool,
+}
+
+impl Pending {
+    fn on<F>(mut self, answer: F) -> BoxFuture<'static, Return>
+    where
+        F: Future<Output = Result<Content, CallError>> + Send + 'static,
+    {
+        Box::pin(async move {
+            let answered = AssertUnwindSafe(answer).catch_unwind().await;
+            let name = || Arc::clone(&self.forward.receiver);
+            let result = answered
+                .unwrap_or_else(|panic| Err(CallError::Panicked { name: name(), message: panic_text(&*panic) }));
+            self.end(result)
+        })
+    }
+
+    fn end(&mut self, result: Result<Content, CallError>) -> Return {
+        self.is_over = true;
+        let answer = self.forward.answer(result);
+        self.scope.emit(&self.forward, || EventKind::Return { answer: Arc::new(answer.clone()) });
+        answer
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(Err(CallError::Withdrawn));
+        }
+    }
+}
+
+/// An actor that serves Forwards, with the type of its messages forgotten.
+#[derive(Clone)]
+pub(crate) struct ActorPeer {
+    cell: ActorCell,
+    send: Arc<dyn Fn(Incoming) -> bool + Send + Sync>,
+}
+
+impl ActorPeer {
+    pub(crate) fn new<M: ractor::Message + From<Incoming>>(actor: ActorRef<M>) -> Self {
+        Self { cell: actor.get_cell(), send: Arc::new(move |incoming| actor.cast(incoming.into()).is_ok()) }
+    }
+
+    /// Hands over a Forward, and waits for the answer or for the actor's end.
+    fn call(
+        self,
+        forward: Arc<Forward>,
+        scope: &Scope,
+        deliver: Arc<dyn Deliver>,
+    ) -> impl Future<Output = Result<Content, CallError>> + Send + use<> {
+        let scope = scope.child();
+        async move {
+            let name = Arc::clone(&forward.receiver);
+            let (reply, mut answer) = oneshot::channel();
+            let withdrawal = scope.clone().withdraw_on_drop();
+            let line = Line {
+                deliver,
+                scope: scope.clone(),
+                name: Arc::clone(&name),
+                parent: forward.call_id,
+                ids: CallIds::under(forward.call_id),
+            };
+            let reply = ReplyPort { port: reply.into(), forward: Arc::clone(&forward), scope, _withdrawal: withdrawal };
+            if !(self.send)(Incoming { forward, caller: Caller(Arc::new(line)), reply }) {
+                return Err(CallError::Unreachable { name, reason: "the actor has stopped".into() });
+            }
+            let answered = tokio::select! {
+                biased;
+                answered = &mut answer => answered.ok(),
+                // A port that a dead actor's state still holds would never be heard of.
+                _ = self.cell.wait(None) => answer.try_recv().ok(),
+            };
+            answered.map_or(Err(CallError::Unanswered { name }), |answer: Return| answer.result)
+        }
+    }
+}
+
+/// A [`Forward`] that has reached an actor, with the port for its answer.
+///
+/// An actor that others may call takes this as a message: `impl From<Incoming> for MyMessage`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Incoming {
+    /// What the actor is asked.
+    pub forward: Arc<Forward>,
+    /// Calls agents on behalf of this Forward. What is under way when it is answered is withdrawn.
+    pub caller: Caller,
+    /// Where the answer goes.
+    pub reply: ReplyPort,
+}
+
+/// Where an actor's answer to a [`Forward`] goes. Dropped unused, the caller gets an error.
+pub struct ReplyPort {
+    port: RpcReplyPort<Return>,
+    forward: Arc<Forward>,
+    scope: Scope,
+    _withdrawal: DropGuard,
+}
+
+impl ReplyPort {
+    /// Answers. If the caller has withdrawn the call, the answer is dropped and observers are told.
+    pub fn send(self, result: Result<impl Into<Content>, CallError>) {
+        if self.port.send(self.forward.answer(result.map(Into::into))).is_err() {
+            self.scope.emit(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
+        }
+    }
+
+    /// Waits until the caller withdraws the call. Work for it may end then.
+    pub async fn withdrawn(&self) {
+        self.scope.withdrawn().await;
+    }
+}
+
+impl fmt::Debug for ReplyPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyPort").field("call_id", &self.forward.call_id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! Builds a runtime, runs it, shuts it down.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use ractor::ActorRef;
+
+use crate::agent::Agent;
+use crate::builtin::{self, CALL_AGENT, FINISH};
+use crate::error::BuildError;
+use crate::message::{Answerer, CallId, Content, Name};
+use crate::provider::Provider;
+use crate::router::{ActorPeer, Incoming, Peer, Router};
+use crate::scope::{Events, Hub, Scope};
+use crate::tool::{Tool, Toolbox};
+use crate::user::{Report, RunError, User};
+
+/// The name of the user that [`Runtime::run`] calls as, which no agent and no actor may have.
+const USER: &str = "user";
+/// The longest name, in characters.
+const LONGEST_NAME: usize = 64;
+const TAKEN: &str = "the name is taken";
+
+/// Agents, actors and users who call each other, and the tools and models that they use.
+///
+/// Cheap to clone; every clone is the same runtime. Two runtimes in one process never see each other. Calls
+/// must be made within a [tokio](https://docs.rs/tokio) runtime whose time is enabled.
+#[derive(Clone)]
+pub struct Runtime {
+    router: Arc<Router>,
+    hub: Arc<Hub>,
+}
+
+impl Runtime {
+    /// A runtime to be filled.
+    #[must_use]
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// Calls `entry` as the user `user`, and waits for its answer. Dropping the future withdraws the call.
+    ///
+    /// # Errors
+    ///
+    /// When the entry has no answer: nobody has that name, its model could not be asked, code panicked, the
+    /// runtime was shut down. What goes wrong in the calls below it is told to the models that made them.
+    pub async fn run(&self, entry: impl Into<Name>, message: impl Into<Content>) -> Result<Report, RunError> {
+        self.user(USER).forward(entry, message).await
+    }
+
+    /// A user of that name, who may call anybody.
+    #[must_use]
+    pub fn user(&self, name: impl Into<Name>) -> User {
+        User::new(Arc::clone(&self.router), name.into())
+    }
+
+    /// Adds an agent. Invocations that are under way do not see it in their prompts.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuntimeBuilder::build`].
+    pub fn join(&self, agent: Agent) -> Result<(), BuildError> {
+        join(&self.router, [Joining::Agent(agent)])
+    }
+
+    /// Adds an actor as a peer. It gets an [`Incoming`] for every Forward; how many at once is up to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuntimeBuilder::build`].
+    pub fn join_actor<M>(
+        &self,
+        name: impl Into<Name>,
+        role: impl Into<Arc<str>>,
+        actor: ActorRef<M>,
+    ) -> Result<(), BuildError>
+    where
+        M: ractor::Message + From<Incoming>,
+    {
+        join(&self.router, [Joining::Actor(name.into(), role.into(), ActorPeer::new(actor))])
+    }
+
+    /// Adds a user that agents can call, and that `answerer` answers for.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuntimeBuilder::build`].
+    pub fn join_user(
+        &self,
+        name: impl Into<Name>,
+        role: impl Into<Arc<str>>,
+        answerer: impl Answerer,
+    ) -> Result<(), BuildError> {
+        join(&self.router, [Joining::User(name.into(), role.into(), Arc::new(answerer))])
+    }
+
+    /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
+    /// on; further ones fail.
+    pub fn leave(&self, name: &str) -> bool {
+        self.router.leave(name)
+    }
+
+    /// The events of all calls from now on. Up to `capacity` wait to be read; further ones are lost, and counted.
+    #[must_use]
+    pub fn events(&self, capacity: usize) -> Events {
+        self.hub.stream(capacity)
+    }
+
+    /// How many invocations of agents and users are alive.
+    #[must_use]
+    pub fn invocations(&self) -> usize {
+        self.router.population().count()
+    }
+
+    /// Waits until no invocation is alive.
+    pub async fn idle(&self) {
+        self.router.population().none().await;
+    }
+
+    /// Withdraws every call, and waits until all invocations have ended. Further calls fail with
+    /// [`CallError::ShutDown`](crate::CallError::ShutDown).
+    ///
+    /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for.
+    pub async fn shutdown(&self) {
+        self.router.root().withdraw();
+        self.idle().await;
+        self.hub.close();
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roster = self.router.roster();
+        f.debug_struct("Runtime").field("peers", &roster.names().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+/// What a [`Runtime`] is built from. The order of agents, actors and users is that in which they are told
+/// of each other; the order of tools is that in which they are offered.
+#[derive(Default)]
+#[must_use]
+pub struct RuntimeBuilder {
+    providers: Vec<(Name, Arc<dyn Provider>)>,
+    peers: Vec<Joining>,
+    tools: Vec<Arc<dyn Tool>>,
+    call_ids: Option<Box<dyn FnMut() -> CallId + Send>>,
+    records_content: bool,
+}
+
+/// Somebody who is about to join a runtime.
+enum Joining {
+    Agent(Agent),
+    Actor(Name, Arc<str>, ActorPeer),
+    User(Name, Arc<str>, Arc<dyn Answerer>),
+}
+
+impl RuntimeBuilder {
+    /// A provider, under the name by which agents choose it.
+    pub fn provider(mut self, name: impl Into<Name>, provider: impl Provider) -> Self {
+        self.providers.push((name.into(), Arc::new(provider)));
+        self
+    }
+
+    /// An agent.
+    pub fn agent(mut self, agent: Agent) -> Self {
+        self.peers.push(Joining::Agent(agent));
+        self
+    }
+
+    /// Several agents.
+    pub fn agents(self, agents: impl IntoIterator<Item = Agent>) -> Self {
+        agents.into_iter().fold(self, Self::agent)
+    }
+
+    /// An actor as a peer, see [`Runtime::join_actor`].
+    pub fn actor<M>(mut self, name: impl Into<Name>, role: impl Into<Arc<str>>, actor: ActorRef<M>) -> Self
+    where
+        M: ractor::Message + From<Incoming>,
+    {
+        self.peers.push(Joining::Actor(name.into(), role.into(), ActorPeer::new(actor)));
+        self
+    }
+
+    /// A user that agents can call, see [`Runtime::join_user`].
+    pub fn user(mut self, name: impl Into<Name>, role: impl Into<Arc<str>>, answerer: impl Answerer) -> Self {
+        self.peers.push(Joining::User(name.into(), role.into(), Arc::new(answerer)));
+        self
+    }
+
+    /// A tool, for every agent.
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Where the ids of calls come from that have no parent. Default: [`CallId::random`].
+    pub fn call_ids(mut self, source: impl FnMut() -> CallId + Send + 'static) -> Self {
+        self.call_ids = Some(Box::new(source));
+        self
+    }
+
+    /// Lets `tracing` spans carry what was said: messages, arguments, outputs. Default: they do not.
+    pub fn record_content(mut self) -> Self {
+        self.records_content = true;
+        self
+    }
+
+    /// Builds the runtime.
+    ///
+    /// # Errors
+    ///
+    /// When a name is empty, longer than 64 characters, has control characters, is taken or reserved; when an
+    /// agent's provider is not registered; when a tool's parameters are not those of an object.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let mut providers = HashMap::new();
+        for (name, provider) in self.providers {
+            check_name("provider", &name, &[])?;
+            if providers.insert(Arc::clone(&name), provider).is_some() {
+                return Err(BuildError::Name { what: "provider", name, reason: TAKEN });
+            }
+        }
+        let tools = Toolbox::new(check_tools(self.tools)?, builtin::specs());
+        let hub = Arc::new(Hub::new(self.records_content));
+        let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
+        let router = Router::new(providers, tools, call_ids, Scope::root(Arc::clone(&hub)));
+        join(&router, self.peers)?;
+        Ok(Runtime { router: Arc::new(router), hub })
+    }
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RuntimeBuilder")
+    }
+}
+
+fn join(router: &Router, joining: impl IntoIterator<Item = Joining>) -> Result<(), BuildError> {
+    let check = |joining| match joining {
+        Joining::Agent(agent) => {
+            let (name, description) = (Arc::clone(&agent.name), Arc::clone(agent.description()));
+            check_name("agent", &name, &[USER, CALL_AGENT, FINISH])?;
+            Ok((name, description, router.agent(agent)?))
+        }
+        Joining::Actor(name, role, actor) => {
+            check_name("actor", &name, &[USER, CALL_AGENT, FINISH])?;
+            Ok((name, role, Peer::Actor(actor)))
+        }
+        Joining::User(name, role, answerer) => {
+            check_name("user", &name, &[CALL_AGENT, FINISH])?;
+            Ok((name, role, Peer::User(answerer)))
+        }
+    };
+    let peers = joining.into_iter().map(check).collect::<Result<_, BuildError>>()?;
+    router.join(peers).map_err(|name| BuildError::Name { what: "agent, actor or user", name, reason: TAKEN })
+}
+
+fn check_tools(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<(crate::ToolSpec, Arc<dyn Tool>)>, BuildError> {
+    let mut names = HashSet::new();
+    tools
+        .into_iter()
+        .map(|tool| {
+            let spec = tool.spec();
+            check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
+            if !names.insert(Arc::clone(&spec.name)) {
+                return Err(BuildError::Name { what: "tool", name: spec.name, reason: TAKEN });
+            }
+            match spec.parameters["type"] == "object" {
+                true => Ok((spec, tool)),
+                false => Err(BuildError::Parameters { tool: spec.name }),
+            }
+        })
+        .collect()
+}
+
+fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), BuildError> {
+    let reason = match &**name {
+        "" => "a name must not be empty",
+        name if reserved.contains(&name) => "the name is reserved",
+        name if name.chars().count() > LONGEST_NAME => "a name may have at most 64 characters",
+        name if name.chars().any(char::is_control) => "a name must not have control characters",
+        _ => return Ok(()),
+    };
+    Err(BuildError::Name { what, name: Arc::clone(name), reason })
+}

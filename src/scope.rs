@@ -1,0 +1,260 @@
+//! What all calls below one held call have in common: they are withdrawn together and observed together.
+//!
+//! A withdrawal reaches every call of a scope at once, however deep. Observing never waits: whoever
+//! reads too slowly loses events and is told how many.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::event::{Event, EventKind};
+use crate::message::{CallId, Forward};
+use crate::trace::Log;
+
+/// Withdrawal and observers of a held call and all below it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    withdrawal: CancellationToken,
+    sinks: Arc<[Sink]>,
+    hub: Arc<Hub>,
+}
+
+impl Scope {
+    /// A scope that nothing is above.
+    pub(crate) fn root(hub: Arc<Hub>) -> Self {
+        Self { withdrawal: CancellationToken::new(), sinks: Arc::default(), hub }
+    }
+
+    /// A scope that is withdrawn with this one, or alone.
+    pub(crate) fn child(&self) -> Self {
+        Self { withdrawal: self.withdrawal.child_token(), ..self.clone() }
+    }
+
+    /// The same scope, observed by one more.
+    pub(crate) fn observed_by(&self, sink: Sink) -> Self {
+        Self { sinks: self.sinks.iter().cloned().chain([sink]).collect(), ..self.clone() }
+    }
+
+    pub(crate) fn withdraw(&self) {
+        self.withdrawal.cancel();
+    }
+
+    /// Withdraws when dropped.
+    pub(crate) fn withdraw_on_drop(&self) -> DropGuard {
+        self.withdrawal.clone().drop_guard()
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.withdrawal.is_cancelled()
+    }
+
+    pub(crate) async fn withdrawn(&self) {
+        self.withdrawal.cancelled().await;
+    }
+
+    /// Runs `future` unless and until the scope is withdrawn; `None` if it is.
+    pub(crate) async fn unless_withdrawn<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.withdrawal.run_until_cancelled(future).await
+    }
+
+    pub(crate) fn is_observed(&self) -> bool {
+        !self.sinks.is_empty() || self.hub.observers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether anybody sees a reply while it grows; a log does not.
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_))) || self.hub.observers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn records_content(&self) -> bool {
+        self.hub.records_content
+    }
+
+    /// Tells the observers of a step of the call that `forward` began. Without any it costs nothing.
+    pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
+        if self.is_observed() {
+            let sequence = self.hub.sequence.fetch_add(1, Ordering::Relaxed);
+            let event = Event { sequence, call_id: forward.call_id, parent: forward.parent, kind: kind() };
+            self.hub.observe(&event);
+            for sink in &*self.sinks {
+                sink.observe(&event);
+            }
+        }
+    }
+}
+
+/// The observers of a whole runtime, and the count of its events.
+#[derive(Default)]
+pub(crate) struct Hub {
+    sequence: AtomicU64,
+    observers: AtomicUsize,
+    streams: RwLock<Vec<Sink>>,
+    records_content: bool,
+}
+
+impl Hub {
+    /// A hub; with `records_content`, spans carry what was said.
+    pub(crate) fn new(records_content: bool) -> Self {
+        Self { records_content, ..Self::default() }
+    }
+
+    /// One more stream of all events.
+    pub(crate) fn stream(&self, capacity: usize) -> Events {
+        let (sink, events) = Events::bounded(capacity);
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        streams.retain(Sink::is_read);
+        streams.push(sink);
+        self.observers.store(streams.len(), Ordering::Relaxed);
+        events
+    }
+
+    /// Ends all streams of all events.
+    pub(crate) fn close(&self) {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.observers.store(0, Ordering::Relaxed);
+    }
+
+    fn observe(&self, event: &Event) {
+        if self.observers.load(Ordering::Relaxed) > 0 {
+            for stream in &*self.streams.read().unwrap_or_else(PoisonError::into_inner) {
+                stream.observe(event);
+            }
+        }
+    }
+}
+
+/// Where events go.
+#[derive(Clone)]
+pub(crate) enum Sink {
+    /// Into a log, if the log has use for them.
+    Log(Arc<Mutex<Vec<Event>>>),
+    /// Into a stream.
+    Stream(StreamSink),
+}
+
+impl Sink {
+    fn observe(&self, event: &Event) {
+        match self {
+            Self::Log(log) if Log::wants(&event.kind) => {
+                log.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+            }
+            Self::Log(_) => {}
+            Self::Stream(stream) => stream.observe(event),
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        !matches!(self, Self::Stream(stream) if stream.sender.is_closed())
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct StreamSink {
+    sender: mpsc::Sender<Event>,
+    lost: Arc<AtomicU64>,
+}
+
+impl StreamSink {
+    fn observe(&self, event: &Event) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A bounded stream of events.
+///
+/// It never holds up what it observes: when it is full, further events are lost and counted. Memory is
+/// taken for the events that wait to be read, not for the capacity.
+#[derive(Debug)]
+pub struct Events {
+    receiver: mpsc::Receiver<Event>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Events {
+    pub(crate) fn bounded(capacity: usize) -> (Sink, Self) {
+        let (sender, receiver) = mpsc::channel(capacity.max(1));
+        let lost = Arc::default();
+        (Sink::Stream(StreamSink { sender, lost: Arc::clone(&lost) }), Self { receiver, lost })
+    }
+
+    /// The next event; `None` when there will be no more. Dropping the future loses no event.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.receiver.recv().await
+    }
+
+    /// The next event, if one is waiting to be read.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// How many events were lost so far because the stream was full.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<Event>> {
+        self.receiver.poll_recv(context)
+    }
+}
+
+/// How many invocations are alive, and a way to wait until none is.
+#[derive(Default)]
+pub(crate) struct Population {
+    alive: AtomicUsize,
+    empty: Notify,
+}
+
+impl Population {
+    /// One more, until the value is dropped.
+    pub(crate) fn join(self: &Arc<Self>) -> Alive {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+        Alive(Arc::clone(self))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn none(&self) {
+        loop {
+            let emptied = self.empty.notified();
+            if self.count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}
+
+/// An invocation that is alive.
+pub(crate) struct Alive(Arc<Population>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.empty.notify_waiters();
+        }
+    }
+}
+
+/// Calls under a parent, numbered in the order in which they are made.
+pub(crate) struct CallIds {
+    parent: CallId,
+    drawn: AtomicU64,
+}
+
+impl CallIds {
+    pub(crate) fn under(parent: CallId) -> Self {
+        Self { parent, drawn: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn draw(&self) -> CallId {
+        self.parent.child(self.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,131 @@
+//! The `tracing` spans of a run, named as the OpenTelemetry conventions for generative AI say
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
+//!
+//! An invocation's span has no parent, or a chain of calls would be a chain of spans as long; the parent
+//! call's id is a field. What was said is recorded only on request, keys never.
+
+use tracing::Span;
+use tracing::field::{Empty, display};
+
+use crate::error::{CallError, ProviderError};
+use crate::message::{Content, Forward, Name};
+use crate::provider::{Reply, Request};
+use crate::scope::Scope;
+use crate::tool::{ToolCall, ToolOutput};
+
+/// The span of one invocation.
+pub(crate) fn invocation(forward: &Forward, scope: &Scope) -> Span {
+    let span = tracing::info_span!(
+        parent: None,
+        "invoke_agent",
+        otel.name = %format_args!("invoke_agent {}", forward.receiver),
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = %forward.receiver,
+        gen_ai.input.messages = Empty,
+        gen_ai.output.messages = Empty,
+        agentouto.call.id = %forward.call_id,
+        agentouto.call.parent = forward.parent.map(display),
+        agentouto.call.sender = %forward.sender,
+        error.type = Empty,
+    );
+    if scope.records_content() {
+        span.record("gen_ai.input.messages", display(&forward.content));
+    }
+    span
+}
+
+/// Adds how an invocation ended.
+pub(crate) fn answered(span: &Span, result: &Result<Content, CallError>, scope: &Scope) {
+    match result {
+        Ok(content) if scope.records_content() => {
+            span.record("gen_ai.output.messages", display(content));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            span.record("error.type", kind(error));
+        }
+    }
+}
+
+/// The span of one request to a model.
+pub(crate) fn chat(request: &Request, provider: &Name) -> Span {
+    let agent = &request.agent;
+    tracing::info_span!(
+        "chat",
+        otel.name = %format_args!("chat {}", agent.model),
+        otel.kind = "client",
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = %provider,
+        gen_ai.request.model = %agent.model,
+        gen_ai.request.temperature = agent.temperature,
+        gen_ai.request.max_tokens = agent.max_output_tokens,
+        gen_ai.response.finish_reasons = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        agentouto.call.id = %request.call_id,
+        error.type = Empty,
+    )
+}
+
+/// Adds what a model replied.
+pub(crate) fn replied(span: &Span, reply: &Result<Reply, ProviderError>) {
+    if span.is_disabled() {
+        return;
+    }
+    match reply {
+        Ok(reply) => {
+            span.record("gen_ai.response.finish_reasons", display(&reply.stop_reason));
+            if let Some(usage) = reply.usage {
+                span.record("gen_ai.usage.input_tokens", usage.input_tokens);
+                span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+            }
+        }
+        Err(error) => {
+            span.record("error.type", tracing::field::debug(error.kind));
+        }
+    }
+}
+
+/// The span of one tool call.
+pub(crate) fn tool(call: &ToolCall, scope: &Scope) -> Span {
+    let span = tracing::info_span!(
+        "execute_tool",
+        otel.name = %format_args!("execute_tool {}", call.name),
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = %call.name,
+        gen_ai.tool.type = "function",
+        gen_ai.tool.call.id = %call.id,
+        gen_ai.tool.call.arguments = Empty,
+        gen_ai.tool.call.result = Empty,
+        error.type = Empty,
+    );
+    if scope.records_content() {
+        span.record("gen_ai.tool.call.arguments", display(&call.arguments));
+    }
+    span
+}
+
+/// Adds what a tool gave.
+pub(crate) fn ran(span: &Span, output: &ToolOutput, scope: &Scope) {
+    if output.is_error {
+        span.record("error.type", "tool_error");
+    }
+    if scope.records_content() {
+        span.record("gen_ai.tool.call.result", display(&output.content));
+    }
+}
+
+/// One word for an error, of which there are few.
+fn kind(error: &CallError) -> &'static str {
+    match error {
+        CallError::UnknownAgent { .. } => "unknown_agent",
+        CallError::Provider { .. } => "provider_error",
+        CallError::Panicked { .. } => "panicked",
+        CallError::Withdrawn => "withdrawn",
+        CallError::Unanswered { .. } => "unanswered",
+        CallError::Unreachable { .. } => "unreachable",
+        CallError::ShutDown => "shut_down",
+        CallError::NameTaken { .. } => "name_taken",
+        CallError::Failed(_) => "failed",
+    }
+}
