@@ -86,7 +86,7 @@ impl Actor for Invocation {
         };
         if let Err(late) = reply.send(forward.answer(result)) {
             drop(late);
-            scope.emit(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
+            scope.show(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
         }
         myself.stop(None);
         Ok(())
@@ -96,7 +96,10 @@ impl Actor for Invocation {
 async fn answer(forward: &Arc<Forward>, mind: Mind, scope: &Scope) -> Result<Content, CallError> {
     let span = span::invocation(forward, scope);
     let result = match mind {
-        Mind::Model(doors) => Life::new(forward, doors, scope).live().instrument(span.clone()).await,
+        Mind::Model(doors) => {
+            let mut life = Life::new(forward, doors, scope);
+            life.live().instrument(span.clone()).await
+        }
         Mind::Person(answerer) => answerer.answer(Arc::clone(forward)).instrument(span.clone()).await,
     };
     span::answered(&span, &result, scope);
@@ -125,7 +128,7 @@ impl<'a> Life<'a> {
     }
 
     /// The agent loop.
-    async fn live(mut self) -> Result<Content, CallError> {
+    async fn live(&mut self) -> Result<Content, CallError> {
         loop {
             let reply = self.ask().await?;
             match turn::next(&mut self.request.context, reply, &self.doors.tools, &self.doors.roster) {
@@ -141,8 +144,8 @@ impl<'a> Life<'a> {
         coop::consume_budget().await;
         let turn = self.request.context.turns() + 1;
         let model = &self.doors.agent.model;
-        self.emit(|| EventKind::ModelRequest { turn, model: Arc::clone(model) });
-        let mut show = |delta| self.emit(|| EventKind::ModelDelta { delta });
+        self.show(|| EventKind::ModelRequest { turn, model: Arc::clone(model) });
+        let mut show = |delta| self.show(|| EventKind::ModelDelta { delta });
         let growth = if self.scope.is_streamed() { Growth::shown_to(&mut show) } else { Growth::unobserved() };
         let mut asking = Asking { life: self, begun: Instant::now(), growth, is_over: false };
         let span = span::chat(&self.request, &self.doors.provider_name);
@@ -206,7 +209,7 @@ impl<'a> Life<'a> {
         };
         Box::pin(async move {
             let _leftovers = scope.withdraw_on_drop();
-            self.emit(|| EventKind::ToolStart { call: call.clone() });
+            self.show(|| EventKind::ToolStart { call: call.clone() });
             let begun = Instant::now();
             let span = span::tool(call, self.scope);
             let running = self.watched(run(tool, arguments, context), "tool", &call.name);
@@ -217,7 +220,7 @@ impl<'a> Life<'a> {
             let result = result.map_err(|ToolError(text)| format!("[{}] {text}", call.name));
             let output = ToolOutput::from_result(result);
             span::ran(&span, &output, self.scope);
-            self.emit(|| EventKind::ToolEnd {
+            self.show(|| EventKind::ToolEnd {
                 id: Arc::clone(&call.id),
                 name: Arc::clone(&call.name),
                 error: output.is_error.then(|| Arc::clone(&output.content.text)),
@@ -228,12 +231,12 @@ impl<'a> Life<'a> {
     }
 
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
-        self.emit(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
+        self.show(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
         ToolOutput::from_result(Err(format!("[{}] {reason}", call.name)))
     }
 
-    fn emit(&self, kind: impl FnOnce() -> EventKind) {
-        self.scope.emit(self.forward, kind);
+    fn show(&self, kind: impl FnOnce() -> EventKind) {
+        self.scope.show(self.forward, kind);
     }
 
     /// The same future, reported when it holds its thread for too long.
@@ -294,7 +297,7 @@ impl Asking<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>) {
         self.is_over = true;
         let latency = self.begun.elapsed();
-        self.life.emit(|| match reply {
+        self.life.scope.emit(self.life.forward, || match reply {
             Ok(reply) => EventKind::ModelReply {
                 usage: reply.usage,
                 stop_reason: reply.stop_reason.clone(),
@@ -310,7 +313,7 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (usage, latency) = (self.growth.known_usage(), self.begun.elapsed());
-            self.life.emit(|| EventKind::ModelAborted { usage, latency });
+            self.life.scope.emit(self.life.forward, || EventKind::ModelAborted { usage, latency });
         }
     }
 }
@@ -334,22 +337,15 @@ impl CallAgent for Line {
             content,
             history: Arc::default(),
         };
-        held(&self.deliver, forward, &self.scope)
+        let scope = self.scope.child();
+        Box::pin(held(Arc::clone(&self.deliver).deliver(forward, &scope), scope))
     }
 }
 
-/// A call that can be withdrawn with all below it at once, by dropping the future.
-pub(crate) fn held(
-    deliver: &Arc<dyn Deliver>,
-    forward: Forward,
-    scope: &Scope,
-) -> BoxFuture<'static, Result<Content, CallError>> {
-    let scope = scope.child();
-    let answering = Arc::clone(deliver).deliver(forward, &scope);
-    Box::pin(async move {
-        let _below = scope.withdraw_on_drop();
-        answering.await.result
-    })
+/// Waits for a call that has its own `scope`; dropped, it withdraws everything below at once.
+pub(crate) async fn held(answering: BoxFuture<'static, Return>, scope: Scope) -> Result<Content, CallError> {
+    let _below = scope.withdraw_on_drop();
+    answering.await.result
 }
 
 /// A future whose polls are timed, because one that blocks holds up every other on its thread.
@@ -373,7 +369,7 @@ impl<F: Future + Unpin> Future for Watched<'_, F> {
         if duration > LONGEST_POLL {
             let Self { life, what, name, .. } = &*self;
             tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
-            life.emit(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
+            life.show(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
         }
         polled
     }

@@ -315,7 +315,7 @@ impl ReplyPort {
     /// Answers. If the caller has withdrawn the call, the answer is dropped and observers are told.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
         if self.port.send(self.forward.answer(result.map(Into::into))).is_err() {
-            self.scope.emit(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
+            self.scope.show(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
         }
     }
 

@@ -60,28 +60,31 @@ impl Scope {
         self.withdrawal.run_until_cancelled(future).await
     }
 
-    pub(crate) fn is_observed(&self) -> bool {
-        !self.sinks.is_empty() || self.hub.observers.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether anybody sees a reply while it grows; a log does not.
+    /// Whether anybody sees every step, as a log does not.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_))) || self.hub.observers.load(Ordering::Relaxed) > 0
+        self.hub.observers.load(Ordering::Relaxed) > 0 || self.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_)))
     }
 
     pub(crate) fn records_content(&self) -> bool {
         self.hub.records_content
     }
 
-    /// Tells the observers of a step of the call that `forward` began. Without any it costs nothing.
+    /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
-        if self.is_observed() {
+        if !self.sinks.is_empty() || self.hub.observers.load(Ordering::Relaxed) > 0 {
             let sequence = self.hub.sequence.fetch_add(1, Ordering::Relaxed);
             let event = Event { sequence, call_id: forward.call_id, parent: forward.parent, kind: kind() };
             self.hub.observe(&event);
             for sink in &*self.sinks {
                 sink.observe(&event);
             }
+        }
+    }
+
+    /// Tells streams of a step that no log has use for.
+    pub(crate) fn show(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
+        if self.is_streamed() {
+            self.emit(forward, kind);
         }
     }
 }
@@ -130,7 +133,7 @@ impl Hub {
 #[derive(Clone)]
 pub(crate) enum Sink {
     /// Into a log, if the log has use for them.
-    Log(Arc<Mutex<Vec<Event>>>),
+    Log(Arc<Mutex<Log>>),
     /// Into a stream.
     Stream(StreamSink),
 }
@@ -138,10 +141,7 @@ pub(crate) enum Sink {
 impl Sink {
     fn observe(&self, event: &Event) {
         match self {
-            Self::Log(log) if Log::wants(&event.kind) => {
-                log.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
-            }
-            Self::Log(_) => {}
+            Self::Log(log) => log.lock().unwrap_or_else(PoisonError::into_inner).record(event),
             Self::Stream(stream) => stream.observe(event),
         }
     }

@@ -14,50 +14,66 @@ use crate::provider::Usage;
 /// what the models cost.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    events: Vec<Event>,
+    entries: Vec<Entry>,
+}
+
+/// As much of an event as a log keeps. Small, because there are several for each call.
+#[derive(Clone, Debug)]
+enum Entry {
+    Forward(Arc<Forward>),
+    Return(Arc<Return>),
+    /// A model was asked. The usage is boxed, because scripts and many servers do not tell it.
+    Model(CallId, Option<Box<Usage>>),
 }
 
 impl Log {
-    pub(crate) fn new(events: Vec<Event>) -> Self {
-        Self { events }
-    }
-
-    /// Whether a [`Log`] has use for an event.
-    pub(crate) fn wants(kind: &EventKind) -> bool {
-        matches!(kind, EventKind::Forward { .. } | EventKind::Return { .. }) || usage(kind).is_some()
+    /// Keeps what there is to keep of an event.
+    pub(crate) fn record(&mut self, event: &Event) {
+        self.entries.extend(match &event.kind {
+            EventKind::Forward { forward } => Some(Entry::Forward(Arc::clone(forward))),
+            EventKind::Return { answer } => Some(Entry::Return(Arc::clone(answer))),
+            kind => asked(kind).map(|usage| Entry::Model(event.call_id, usage.map(Box::new))),
+        });
     }
 
     /// The messages in order.
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
-        self.events.iter().filter_map(|event| match &event.kind {
-            EventKind::Forward { forward } => Some(Message::Forward(forward)),
-            EventKind::Return { answer } => Some(Message::Return(answer)),
-            _ => None,
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Forward(forward) => Some(Message::Forward(forward)),
+            Entry::Return(answer) => Some(Message::Return(answer)),
+            Entry::Model(..) => None,
         })
     }
 
     /// The tokens of the whole run, as far as the servers told.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.events.iter().filter_map(|event| usage(&event.kind).flatten()).sum()
+        self.usages().map(|(_, usage)| usage).sum()
     }
 
     /// The tokens of one call, without the calls below it.
     #[must_use]
     pub fn usage_of(&self, call_id: CallId) -> Usage {
-        self.events
-            .iter()
-            .filter(|event| event.call_id == call_id)
-            .filter_map(|event| usage(&event.kind).flatten())
-            .sum()
+        self.usages().filter(|(call, _)| *call == call_id).map(|(_, usage)| usage).sum()
     }
 
-    /// The calls as a tree, to be printed or walked.
+    fn usages(&self) -> impl Iterator<Item = (CallId, Usage)> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Model(call_id, Some(usage)) => Some((*call_id, **usage)),
+            _ => None,
+        })
+    }
+
+    /// The calls as a tree, to be printed or walked. The tools are not in it; for them, record the events.
     #[must_use]
     pub fn tree(&self) -> CallTree {
         let mut tree = CallTree::default();
-        for event in &self.events {
-            tree.record(event);
+        for entry in &self.entries {
+            match entry {
+                Entry::Forward(forward) => tree.begin(forward),
+                Entry::Return(answer) => tree.end(answer),
+                Entry::Model(call_id, usage) => tree.asked(*call_id, usage.as_deref().copied()),
+            }
         }
         tree
     }
@@ -118,31 +134,48 @@ pub struct CallNode {
 impl CallTree {
     /// Takes one more event into the tree. Events must come in the order in which they happened.
     pub fn record(&mut self, event: &Event) {
-        if let EventKind::Forward { forward } = &event.kind {
-            let parent = event.parent.and_then(|parent| self.places.get(&parent).copied());
-            let depth = parent.map_or(0, |parent| self.calls[parent].depth + 1);
-            self.places.insert(event.call_id, self.calls.len());
-            self.calls.push(CallNode {
-                call_id: event.call_id,
-                parent,
-                depth,
-                receiver: Arc::clone(&forward.receiver),
-                turns: 0,
-                tools: 0,
-                usage: Usage::default(),
-                answer: None,
-            });
-        }
-        let Some(call) = self.places.get(&event.call_id).map(|&place| &mut self.calls[place]) else { return };
         match &event.kind {
-            EventKind::Return { answer } => call.answer = Some(Arc::clone(answer)),
-            EventKind::ModelReply { .. } | EventKind::ModelError { .. } | EventKind::ModelAborted { .. } => {
-                call.turns += 1
+            EventKind::Forward { forward } => self.begin(forward),
+            EventKind::Return { answer } => self.end(answer),
+            EventKind::ToolEnd { .. } => self.change(event.call_id, |call| call.tools += 1),
+            kind => {
+                if let Some(usage) = asked(kind) {
+                    self.asked(event.call_id, usage);
+                }
             }
-            EventKind::ToolEnd { .. } => call.tools += 1,
-            _ => {}
         }
-        call.usage = call.usage + usage(&event.kind).flatten().unwrap_or_default();
+    }
+
+    fn begin(&mut self, forward: &Forward) {
+        let parent = forward.parent.and_then(|parent| self.places.get(&parent).copied());
+        self.places.insert(forward.call_id, self.calls.len());
+        self.calls.push(CallNode {
+            call_id: forward.call_id,
+            parent,
+            depth: parent.map_or(0, |parent| self.calls[parent].depth + 1),
+            receiver: Arc::clone(&forward.receiver),
+            turns: 0,
+            tools: 0,
+            usage: Usage::default(),
+            answer: None,
+        });
+    }
+
+    fn end(&mut self, answer: &Arc<Return>) {
+        self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer)));
+    }
+
+    fn asked(&mut self, call_id: CallId, usage: Option<Usage>) {
+        self.change(call_id, |call| {
+            call.turns += 1;
+            call.usage = call.usage + usage.unwrap_or_default();
+        });
+    }
+
+    fn change(&mut self, call_id: CallId, change: impl FnOnce(&mut CallNode)) {
+        if let Some(&place) = self.places.get(&call_id) {
+            change(&mut self.calls[place]);
+        }
     }
 
     /// The calls in the order in which they began.
@@ -158,8 +191,9 @@ impl CallTree {
     }
 }
 
-/// What a model cost: `None` for an event that is not about a model, `Some(None)` where the server does not say.
-fn usage(kind: &EventKind) -> Option<Option<Usage>> {
+/// What it cost that a model was asked: `None` for an event that does not end a request, `Some(None)` where the
+/// server does not say.
+fn asked(kind: &EventKind) -> Option<Option<Usage>> {
     match kind {
         EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
         EventKind::ModelError { error, .. } => Some(error.partial.as_ref().and_then(|partial| partial.usage)),

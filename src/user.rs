@@ -69,9 +69,8 @@ impl User {
 
 impl CallAgent for User {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let forward = self.compose(agent, content);
-        let deliver = Arc::clone(&self.router) as Arc<dyn Deliver>;
-        held(&deliver, forward, self.router.root())
+        let scope = self.router.root().child();
+        Box::pin(held(send(self.compose(agent, content), &self.router, &scope), scope))
     }
 }
 
@@ -92,7 +91,7 @@ pub struct Call {
     state: State,
     scope: Scope,
     events: Option<Events>,
-    log: Arc<Mutex<Vec<Event>>>,
+    log: Arc<Mutex<Log>>,
     _withdrawal: DropGuard,
 }
 
@@ -182,7 +181,7 @@ impl Future for Call {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
         ready!(self.poll_return(context));
-        let log = Log::new(std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner)));
+        let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
         let State::Over(answer) = &mut self.state else { return Poll::Pending };
         let result = answer.take().map_or(Err(CallError::Withdrawn), |answer| answer.result);
         Poll::Ready(match result {

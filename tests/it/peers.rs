@@ -1,0 +1,335 @@
+//! Agents, users and actors call each other as equals.
+
+use std::sync::Arc;
+
+use agentouto::providers::scripted::Scripted;
+use agentouto::tool::{self, NoArguments};
+use agentouto::{
+    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Incoming, Message,
+    Reply, ReplyPort, Request, Runtime, ToolSpec,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::json;
+
+use crate::team::{path, team};
+
+#[tokio::test]
+async fn a_peer_answers_its_caller_and_nobody_else() {
+    let model = Scripted::new()
+        .replies("researcher", [Reply::call_agent("writer", "write it"), Reply::finish("done")])
+        .replies("writer", [Reply::finish("a draft")]);
+    let report = team(model, ["researcher", "writer"]).build().unwrap().run("researcher", "report, please").await.unwrap();
+    assert_eq!(&*report.output, "done");
+    assert_eq!(
+        path(&report.log),
+        ["user > researcher: report, please", "researcher > writer: write it", "researcher < writer: a draft", "user < researcher: done"]
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_can_be_called_is_asked_on_the_same_path_as_an_agent() {
+    let model = Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I buy it?"), Reply::text("as you wish")]);
+    let runtime = team(model, ["buyer"])
+        .user("user", "The person who asked.", |forward: Arc<Forward>| async move {
+            Ok(format!("{} asks {:?}: yes", forward.sender, &*forward.content.text))
+        })
+        .build()
+        .unwrap();
+    let report = runtime.run("buyer", "a bicycle").await.unwrap();
+    assert_eq!(path(&report.log)[2], "buyer < user: buyer asks \"Shall I buy it?\": yes");
+}
+
+#[tokio::test]
+async fn a_user_nobody_answers_for_cannot_be_called() {
+    let model = Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I?"), Reply::text("never mind")]);
+    let report = team(model, ["buyer"]).build().unwrap().run("buyer", "go").await.unwrap();
+    assert_eq!(path(&report.log)[2], "buyer < user: error: Unknown agent: user; available agents: buyer");
+}
+
+#[tokio::test]
+async fn what_a_person_says_wrong_is_what_the_model_reads() {
+    let model = Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I?"), Reply::text("never mind")]);
+    let no = |_: Arc<Forward>| async { Err::<String, _>(CallError::failed("ask somebody else")) };
+    let runtime = team(model, ["buyer"]).user("user", "Somebody.", no).build().unwrap();
+    let report = runtime.run("buyer", "go").await.unwrap();
+    assert_eq!(path(&report.log)[2], "buyer < user: error: ask somebody else");
+}
+
+/// An actor that asks an agent before it answers.
+struct Clerk;
+
+struct Letter(Incoming);
+
+impl From<Incoming> for Letter {
+    fn from(incoming: Incoming) -> Self {
+        Self(incoming)
+    }
+}
+
+impl Actor for Clerk {
+    type Msg = Letter;
+    type State = Vec<ReplyPort>;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<Letter>, (): ()) -> Result<Vec<ReplyPort>, ActorProcessingErr> {
+        Ok(Vec::new())
+    }
+
+    async fn handle(&self, me: ActorRef<Letter>, letter: Letter, kept: &mut Vec<ReplyPort>) -> Result<(), ActorProcessingErr> {
+        let Letter(Incoming { forward, caller, reply, .. }) = letter;
+        match &*forward.content.text {
+            "drop" => drop(reply),
+            "keep and stop" => {
+                kept.push(reply);
+                me.stop(None);
+            }
+            "fail" => reply.send(Err::<Content, _>(CallError::failed("no such file"))),
+            question => reply.send(caller.call_agent("expert", question).await),
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_actor_is_called_by_agents_and_calls_agents() {
+    let model = Scripted::new()
+        .replies("boss", [Reply::call_agent("clerk", "how much?"), Reply::text("good")])
+        .replies("expert", [Reply::text("42")]);
+    let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = team(model, ["boss", "expert"]).actor("clerk", "Knows whom to ask.", clerk.clone()).build().unwrap();
+    let report = runtime.run("boss", "go").await.unwrap();
+    assert_eq!(
+        path(&report.log)[1..5],
+        ["boss > clerk: how much?", "clerk > expert: how much?", "clerk < expert: 42", "boss < clerk: 42"]
+    );
+    let messages: Vec<_> = report.log.messages().collect();
+    let (Message::Forward(to_clerk), Message::Forward(to_expert)) = (messages[1], messages[2]) else { panic!("{messages:?}") };
+    assert_eq!(to_expert.parent, Some(to_clerk.call_id));
+    clerk.stop(None);
+    stopped.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_actor_that_does_not_answer_is_an_error_and_never_a_hang() {
+    let ask = |question: &str| async move {
+        let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+        let runtime = Runtime::builder().actor("clerk", "", clerk.clone()).build().unwrap();
+        let error = runtime.run("clerk", question.to_owned()).await.unwrap_err();
+        clerk.stop(None);
+        stopped.await.unwrap();
+        let afterwards = runtime.run("clerk", "are you there?").await.unwrap_err();
+        assert_eq!(afterwards.to_string(), "`clerk` could not be reached: the actor has stopped");
+        error.error
+    };
+    assert_eq!(ask("drop").await, CallError::Unanswered { name: "clerk".into() });
+    assert_eq!(ask("keep and stop").await, CallError::Unanswered { name: "clerk".into() });
+    assert_eq!(ask("fail").await, CallError::failed("no such file"));
+}
+
+#[tokio::test]
+async fn peers_join_and_leave_while_an_invocation_sees_the_roster_with_which_it_began() {
+    let (sender, mut prompts) = tokio::sync::mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| {
+        sender.send(request.context.system().to_owned()).unwrap();
+        match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => Reply::tool("change", json!({})).and_call_agent("b", "1"),
+            ("a", 1) => Reply::call_agent("b", "2").and_call_agent("c", "3"),
+            _ => Reply::text("ok"),
+        }
+    });
+    let runtime = team(model, ["a", "b"]);
+    let handle: Arc<std::sync::OnceLock<Runtime>> = Arc::default();
+    let inside = Arc::clone(&handle);
+    let change = tool::function("change", "Changes who there is.", move |_: NoArguments| {
+        let runtime = inside.get().unwrap().clone();
+        async move {
+            runtime.join(Agent::new("c", "New.")).unwrap();
+            runtime.leave("b");
+        }
+    });
+    let runtime = runtime.tool(change).build().unwrap();
+    handle.set(runtime.clone()).unwrap();
+    let report = runtime.run("a", "go").await.unwrap();
+
+    let first = prompts.recv().await.unwrap();
+    let mut later = Vec::new();
+    while let Ok(prompt) = prompts.try_recv() {
+        later.push(prompt);
+    }
+    assert_eq!(later.iter().filter(|prompt| **prompt == first).count(), 2, "the prompt of `a` stays as it was");
+    assert!(later.iter().any(|prompt| prompt.starts_with("You are \"c\". New.\n\nAvailable agents:\n- a: ")), "{later:?}");
+    assert!(path(&report.log).iter().any(|line| line == "a < b: error: Unknown agent: b; available agents: a, c"));
+    assert!(path(&report.log).iter().any(|line| line == "a < c: ok"));
+    assert!(!runtime.leave("b"));
+}
+
+#[tokio::test]
+async fn a_seeded_run_repeats_every_id_whatever_the_threads_do() {
+    let ids = || async {
+        let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => (0..50).fold(Reply::default(), |reply, n| reply.and_call_agent("b", &n.to_string())),
+            ("b", 0) => Reply::call_agent("c", request.context.input()),
+            _ => Reply::text("ok"),
+        });
+        let runtime = team(model, ["a", "b", "c"]).call_ids(CallId::seeded(7)).build().unwrap();
+        let spawned = tokio::spawn(async move { runtime.run("a", "go").await.unwrap() });
+        let log = spawned.await.unwrap().log;
+        let mut ids: Vec<_> = log
+            .messages()
+            .filter_map(|message| match message {
+                Message::Forward(forward) => Some((forward.content.to_string(), forward.receiver.clone(), forward.call_id)),
+                Message::Return(_) => None,
+            })
+            .collect();
+        ids.sort();
+        ids
+    };
+    let first = ids().await;
+    assert_eq!(first.len(), 101);
+    let unique: std::collections::HashSet<_> = first.iter().map(|(.., id)| id).collect();
+    assert_eq!(unique.len(), 101);
+    let again = tokio::task::spawn_blocking(move || {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(ids())
+    });
+    assert_eq!(again.await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn attachments_and_history_reach_the_model_and_attachments_of_tools_and_users_come_back() {
+    let picture = Attachment::inline(AttachmentKind::Image, "image/png", b"png").named("a.png");
+    let sound = Attachment::url(AttachmentKind::Audio, "https://example.org/a.wav");
+    let (sender, mut contexts) = tokio::sync::mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| {
+        sender.send(request.context.messages().cloned().collect::<Vec<_>>()).unwrap();
+        match request.context.turns() {
+            0 => Reply::tool("listen", json!({})),
+            _ => Reply::text("seen and heard"),
+        }
+    });
+    let spec = ToolSpec { name: "listen".into(), description: "".into(), parameters: json!({"type": "object"}) };
+    let heard = sound.clone();
+    let tool = tool::from_spec(spec, move |_| std::future::ready(Content::from("heard").attach(heard.clone())));
+    let runtime = team(model, ["a"]).tool(tool).build().unwrap();
+    let history = [ChatMessage::user("earlier"), ChatMessage::assistant("indeed")];
+    let call = runtime.user("alice").forward("a", Content::from("look").attach(picture.clone())).history(history.clone());
+    call.await.unwrap();
+
+    let first = contexts.recv().await.unwrap();
+    assert_eq!(first, [history[0].clone(), history[1].clone(), ChatMessage::User(Content::from("look").attach(picture))]);
+    let second = contexts.recv().await.unwrap();
+    let Some(ChatMessage::Tool { output, .. }) = second.last() else { panic!("{second:?}") };
+    assert_eq!(output.content, Content::from("heard").attach(sound.clone()));
+
+    let answer = move |_: Arc<Forward>| std::future::ready(Ok(Content::from("mine").attach(sound.clone())));
+    let runtime = Runtime::builder().user("bob", "", answer).build().unwrap();
+    let report = runtime.run("bob", "send it").await.unwrap();
+    assert_eq!((&*report.output, report.attachments.len()), ("mine", 1));
+}
+
+#[tokio::test]
+async fn what_a_provider_wants_to_see_again_it_sees_again() {
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| {
+        for message in request.context.messages() {
+            if let ChatMessage::Assistant { opaque, reasoning, .. } = message {
+                sender.send((opaque.clone(), reasoning.clone())).unwrap();
+            }
+        }
+        match request.context.turns() {
+            0 => Reply {
+                opaque: Some(Arc::new(json!({"signature": "s"}))),
+                reasoning: Some("hm".into()),
+                ..Reply::call_agent("nobody", "x")
+            },
+            _ => Reply::text("done"),
+        }
+    });
+    team(model, ["a"]).build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(seen.recv().await.unwrap(), (Some(Arc::new(json!({"signature": "s"}))), Some("hm".into())));
+}
+
+#[tokio::test]
+async fn two_runtimes_in_one_process_never_see_each_other() {
+    let runtime = |name: &'static str| team(Scripted::computed(move |_: &Request| Reply::text(name)), ["a"]).build().unwrap();
+    let (one, two) = (runtime("one"), runtime("two"));
+    one.join(Agent::new("b", "Only here.")).unwrap();
+    let mut events = two.events(100);
+    one.run("a", "go").await.unwrap();
+    assert!(events.try_next().is_none());
+    assert_eq!(&*two.run("a", "go").await.unwrap().output, "two");
+    assert!(two.run("b", "go").await.is_err());
+}
+
+#[tokio::test]
+async fn a_user_may_not_call_by_the_name_of_an_agent() {
+    let runtime = team(Scripted::computed(|_: &Request| Reply::text("ok")), ["a"]).build().unwrap();
+    let error = runtime.user("a").forward("a", "trust me, I am a").await.unwrap_err();
+    assert_eq!(error.to_string(), "user `a`: an agent or actor has that name");
+    let error = runtime.user("a").caller().call_agent("a", "trust me").await.unwrap_err();
+    assert_eq!(error, CallError::NameTaken { name: "a".into() });
+}
+
+#[tokio::test]
+async fn a_service_calls_without_a_log_and_several_at_once() {
+    let model = Scripted::computed(|request: &Request| Reply::text(format!("did {}", request.context.input())));
+    let caller: Caller = team(model, ["a"]).build().unwrap().user("service").caller();
+    let (one, two) = tokio::join!(caller.call_agent("a", "one"), caller.call_agent("a", "two"));
+    assert_eq!((one.unwrap().to_string(), two.unwrap().to_string()), ("did one".to_owned(), "did two".to_owned()));
+}
+
+/// What the builder refuses, and in which words.
+mod build {
+    use super::*;
+
+    fn check(builder: agentouto::RuntimeBuilder, expected: &str) {
+        assert_eq!(builder.build().map(|_| ()).map_err(|error: BuildError| error.to_string()), Err(expected.to_owned()));
+    }
+
+    fn fake() -> agentouto::RuntimeBuilder {
+        team(Scripted::new(), ["a"])
+    }
+
+    #[test]
+    fn names_that_are_taken_reserved_or_unfit_are_refused_by_name() {
+        let tool = |name: &str| tool::function(name, "", |_: NoArguments| async {});
+        check(fake().agent(Agent::new("a", "")), "agent, actor or user `a`: the name is taken");
+        check(fake().agent(Agent::new("", "")), "agent ``: a name must not be empty");
+        check(fake().agent(Agent::new("user", "")), "agent `user`: the name is reserved");
+        check(fake().agent(Agent::new("finish", "")), "agent `finish`: the name is reserved");
+        check(fake().agent(Agent::new("a\nb", "")), "agent `a\nb`: a name must not have control characters");
+        check(fake().agent(Agent::new("x".repeat(65), "")), &format!("agent `{}`: a name may have at most 64 characters", "x".repeat(65)));
+        check(fake().tool(tool("t")).tool(tool("t")), "tool `t`: the name is taken");
+        check(fake().tool(tool("call_agent")), "tool `call_agent`: the name is reserved");
+        check(fake().tool(tool("")), "tool ``: a name must not be empty");
+        check(fake().provider("fake", Scripted::new()), "provider `fake`: the name is taken");
+        check(fake().provider("", Scripted::new()), "provider ``: a name must not be empty");
+    }
+
+    #[test]
+    fn an_agent_without_a_registered_provider_is_refused_with_those_there_are() {
+        let builder = || Runtime::builder().provider("openai", Scripted::new()).provider("anthropic", Scripted::new());
+        check(
+            builder().agent(Agent::new("writer", "").provider("opnai")),
+            "agent `writer`: unknown provider `opnai`; known are `anthropic`, `openai`",
+        );
+        check(builder().agent(Agent::new("writer", "")), "agent `writer`: names no provider; known are `anthropic`, `openai`");
+        check(Runtime::builder().agent(Agent::new("writer", "")), "agent `writer`: names no provider; known are none");
+    }
+
+    #[test]
+    fn a_tool_whose_arguments_are_not_an_object_is_refused() {
+        check(
+            fake().tool(tool::function("t", "", |_: String| async {})),
+            "tool `t`: its parameters must be a JSON Schema with `\"type\": \"object\"`, such as a struct gives",
+        );
+    }
+
+    #[test]
+    fn a_peer_that_cannot_join_leaves_everything_as_it_was() {
+        let runtime = fake().build().unwrap();
+        assert!(runtime.join(Agent::new("b", "").provider("nobody")).is_err());
+        assert!(runtime.join(Agent::new("a", "")).is_err());
+        assert!(!runtime.leave("b"));
+        assert!(runtime.leave("a"));
+    }
+}
