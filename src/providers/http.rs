@@ -99,10 +99,12 @@ impl Http {
 
     fn broken(&self, error: reqwest::Error) -> ProviderError {
         let host = error.url().and_then(|url| url.host_str()).map(|host| format!("`{host}`: ")).unwrap_or_default();
-        let kind = match () {
-            () if error.is_builder() => ProviderErrorKind::InvalidRequest,
-            () if error.is_timeout() && !error.is_connect() => ProviderErrorKind::Timeout,
-            () => ProviderErrorKind::Connection,
+        let kind = if error.is_builder() {
+            ProviderErrorKind::InvalidRequest
+        } else if error.is_timeout() && !error.is_connect() {
+            ProviderErrorKind::Timeout
+        } else {
+            ProviderErrorKind::Connection
         };
         // The URL is left out of the rest, for it may hold a secret.
         ProviderError::new(kind, self.redact(&format!("{host}{}", chain(&error.without_url()))))

@@ -101,7 +101,7 @@ fn check_usage(name: &str, usage: Option<agentouto::Usage>, expected: &Value) {
 }
 
 /// The recorded response, to be played.
-pub fn answer(response: &Value) -> Answer {
+pub(crate) fn answer(response: &Value) -> Answer {
     let status = response["status"].as_u64().unwrap().try_into().unwrap();
     let body = match (&response["sse_text"], &response["body"]) {
         (Value::String(events), _) => events.clone(),
@@ -115,7 +115,7 @@ pub fn answer(response: &Value) -> Answer {
 }
 
 /// All cassettes, in order.
-pub fn all() -> Vec<Value> {
+pub(crate) fn all() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cassettes");
     let mut paths: Vec<_> = ["openai-chat", "local"]
         .iter()
@@ -126,10 +126,10 @@ pub fn all() -> Vec<Value> {
     paths.iter().map(|path| serde_json::from_slice(&fs::read(path).unwrap()).unwrap()).collect()
 }
 
-pub fn items(list: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-pub fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -282,74 +282,67 @@ async fn fault_25_an_event_without_end_cannot_fill_the_memory() {
     assert_eq!((error.kind, partial_text(&error)), (InvalidResponse, Some("half")));
 }
 
+/// A piece of a tool call, which says of itself what it says.
+fn piece(said: Value) -> Value {
+    let function = json!({"name": said["name"], "arguments": said["arguments"]});
+    json!({"tool_calls": [{"index": said["index"], "id": said["id"], "function": function}]})
+}
+
+async fn check_calls(pieces: &[Value], expected: &[(&str, &str, &str)]) {
+    let pieces: Vec<_> = pieces.iter().cloned().map(piece).collect();
+    assert_eq!(calls(&ask(complete(&pieces)).await.0.unwrap()), expected, "{pieces:?}");
+}
+
 #[tokio::test]
-async fn fault_28_to_30_tool_calls_are_told_apart() {
-    let piece = |index: Value, id: Value, name: Value, arguments: &str| json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]});
-    let cases: [(&str, Vec<Value>, &[(&str, &str, &str)]); 8] = [
-        (
-            "all at index 0, told apart by id",
-            vec![
-                piece(json!(0), json!("1"), json!("a"), "{}"),
-                piece(json!(0), json!("2"), json!("b"), "{"),
-                piece(json!(0), json!("2"), Value::Null, "}"),
-            ],
-            &[("1", "a", "{}"), ("2", "b", "{}")],
-        ),
-        (
-            "another id with every piece",
-            vec![
-                piece(json!(0), json!("1"), json!("a"), "{"),
-                piece(json!(0), json!("2"), Value::Null, "\"x\":"),
-                piece(json!(0), json!("3"), json!(""), "1}"),
-            ],
-            &[("1", "a", "{\"x\":1}")],
-        ),
-        (
-            "a first index of 1, and calls that take turns",
-            vec![
-                piece(json!(1), json!("1"), json!("a"), "{"),
-                piece(json!(2), json!("2"), json!("b"), "{"),
-                piece(json!(1), Value::Null, Value::Null, "}"),
-                piece(json!(2), Value::Null, Value::Null, "}"),
-            ],
-            &[("1", "a", "{}"), ("2", "b", "{}")],
-        ),
-        (
-            "neither index nor id",
-            vec![
-                piece(Value::Null, Value::Null, json!("a"), "{}"),
-                piece(Value::Null, Value::Null, json!("b"), "{"),
-                piece(Value::Null, Value::Null, Value::Null, "}"),
-            ],
-            &[("", "a", "{}"), ("", "b", "{}")],
-        ),
-        (
-            "a name in pieces",
-            vec![
-                piece(json!(0), json!("1"), json!("get_"), ""),
-                piece(json!(0), Value::Null, json!("weather"), ""),
-                piece(json!(0), Value::Null, Value::Null, "{}"),
-            ],
-            &[("1", "get_weather", "{}")],
-        ),
-        (
-            "a name with every piece",
-            vec![
-                piece(json!(0), json!("1"), json!("a"), ""),
-                piece(json!(0), json!("1"), json!("a"), "{"),
-                piece(json!(0), json!("1"), json!("a"), "}"),
-            ],
-            &[("1", "a", "{}")],
-        ),
-        ("an empty name", vec![piece(json!(0), json!(""), json!(""), "{}")], &[("", "", "{}")]),
-        ("no function", vec![json!({"tool_calls": [{"index": 0, "id": "1"}]})], &[("1", "", "")]),
+async fn fault_28_calls_are_told_apart_by_index_or_by_id() {
+    let one_place = [
+        json!({"index": 0, "id": "1", "name": "a", "arguments": "{}"}),
+        json!({"index": 0, "id": "2", "name": "b", "arguments": "{"}),
+        json!({"index": 0, "id": "2", "arguments": "}"}),
     ];
-    for (case, deltas, expected) in cases {
-        assert_eq!(calls(&ask(complete(&deltas)).await.0.unwrap()), expected, "{case}");
-    }
+    check_calls(&one_place, &[("1", "a", "{}"), ("2", "b", "{}")]).await;
+    let by_turns = [
+        json!({"index": 1, "id": "1", "name": "a", "arguments": "{"}),
+        json!({"index": 2, "id": "2", "name": "b", "arguments": "{"}),
+        json!({"index": 1, "arguments": "}"}),
+        json!({"index": 2, "arguments": "}"}),
+    ];
+    check_calls(&by_turns, &[("1", "a", "{}"), ("2", "b", "{}")]).await;
+    let neither =
+        [json!({"name": "a", "arguments": "{}"}), json!({"name": "b", "arguments": "{"}), json!({"arguments": "}"})];
+    check_calls(&neither, &[("", "a", "{}"), ("", "b", "{}")]).await;
     let same = json!({"id": "1", "function": {"name": "a", "arguments": "{}"}});
     let whole = json!({"choices": [{"message": {"tool_calls": [same, same]}, "finish_reason": "tool_calls"}]});
     assert_eq!(calls(&ask(Answer::json(200, &whole)).await.0.unwrap()), [("1", "a", "{}"), ("1", "a", "{}")]);
+}
+
+#[tokio::test]
+async fn fault_29_another_id_with_every_piece_is_still_one_call() {
+    let pieces = [
+        json!({"index": 0, "id": "1", "name": "a", "arguments": "{"}),
+        json!({"index": 0, "id": "2", "arguments": "\"x\":"}),
+        json!({"index": 0, "id": "3", "name": "", "arguments": "1}"}),
+    ];
+    check_calls(&pieces, &[("1", "a", "{\"x\":1}")]).await;
+}
+
+#[tokio::test]
+async fn fault_30_a_name_comes_in_pieces_or_again_or_not_at_all() {
+    let in_pieces = [
+        json!({"index": 0, "id": "1", "name": "get_", "arguments": ""}),
+        json!({"index": 0, "name": "weather", "arguments": ""}),
+        json!({"index": 0, "arguments": "{}"}),
+    ];
+    check_calls(&in_pieces, &[("1", "get_weather", "{}")]).await;
+    let again = [
+        json!({"index": 0, "id": "1", "name": "a", "arguments": ""}),
+        json!({"index": 0, "id": "1", "name": "a", "arguments": "{"}),
+        json!({"index": 0, "id": "1", "name": "a", "arguments": "}"}),
+    ];
+    check_calls(&again, &[("1", "a", "{}")]).await;
+    check_calls(&[json!({"index": 0, "id": "", "name": "", "arguments": "{}"})], &[("", "", "{}")]).await;
+    let bare = json!({"tool_calls": [{"index": 0, "id": null}]});
+    assert_eq!(calls(&ask(complete(&[bare])).await.0.unwrap()), [("", "", "")]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// One answer. Each goes to one connection.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     pieces: Vec<Vec<u8>>,
@@ -27,51 +27,51 @@ enum End {
 }
 
 impl Answer {
-    pub fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
         Self { status, headers, pieces: vec![body.into()], pause: Duration::ZERO, end: End::Complete }
     }
 
-    pub fn json(status: u16, body: &Value) -> Self {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::new(status, "application/json", body.to_string())
     }
 
-    pub fn events(body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn events(body: impl Into<Vec<u8>>) -> Self {
         Self::new(200, "text/event-stream", body)
     }
 
-    pub fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// In chunks of one byte.
-    pub fn in_bytes(mut self) -> Self {
+    pub(crate) fn in_bytes(mut self) -> Self {
         self.pieces = self.pieces.concat().iter().map(|byte| vec![*byte]).collect();
         self
     }
 
     /// The body so many times, with a pause after each.
-    pub fn repeated(mut self, times: usize, pause: Duration) -> Self {
+    pub(crate) fn repeated(mut self, times: usize, pause: Duration) -> Self {
         self.pieces = std::iter::repeat_n(self.pieces.concat(), times).collect();
         self.pause = pause;
         self
     }
 
     /// Closes the connection before the answer is complete.
-    pub fn then_cut(mut self) -> Self {
+    pub(crate) fn then_cut(mut self) -> Self {
         self.end = End::Cut;
         self
     }
 
     /// Resets the connection before the answer is complete.
-    pub fn then_reset(mut self) -> Self {
+    pub(crate) fn then_reset(mut self) -> Self {
         self.end = End::Reset;
         self
     }
 
     /// Says nothing more, and keeps the connection.
-    pub fn then_silence(mut self) -> Self {
+    pub(crate) fn then_silence(mut self) -> Self {
         self.end = End::Silence;
         self
     }
@@ -79,16 +79,16 @@ impl Answer {
 
 /// What the server heard.
 #[derive(Debug)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// Request line and headers, as they came.
-    pub head: String,
-    pub body: Value,
+    pub(crate) head: String,
+    pub(crate) body: Value,
 }
 
 /// A running server; it ends with this value.
-pub struct Server {
+pub(crate) struct Server {
     /// Where it is, with `/v1`.
-    pub base_url: String,
+    pub(crate) base_url: String,
     heard: mpsc::UnboundedReceiver<Heard>,
     left: mpsc::UnboundedReceiver<()>,
     _running: JoinSet<()>,
@@ -96,7 +96,7 @@ pub struct Server {
 
 impl Server {
     /// Serves these answers, one to each connection.
-    pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (hear, heard) = mpsc::unbounded_channel();
@@ -117,17 +117,17 @@ impl Server {
     }
 
     /// The next request.
-    pub async fn heard(&mut self) -> Heard {
+    pub(crate) async fn heard(&mut self) -> Heard {
         self.heard.recv().await.unwrap()
     }
 
     /// Whether any request came that was not asked for yet.
-    pub fn heard_nothing(&mut self) -> bool {
+    pub(crate) fn heard_nothing(&mut self) -> bool {
         self.heard.try_recv().is_err()
     }
 
     /// Waits until the client of a silent answer has closed the connection.
-    pub async fn left_alone(&mut self) {
+    pub(crate) async fn left_alone(&mut self) {
         self.left.recv().await.unwrap();
     }
 }
