@@ -2,6 +2,8 @@
 
 mod faults;
 mod observers;
+#[cfg(feature = "http")]
+mod openai;
 mod peers;
 mod team;
 mod tidy;

@@ -1,0 +1,264 @@
+//! A [`Request`] as the body of a chat completion, written straight from what it borrows.
+//!
+//! Nothing here asks a server.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::context::{ChatMessage, Context};
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
+use crate::provider::Request;
+use crate::providers::http::Expect;
+use crate::tool::{ToolCall, ToolSpec};
+
+/// Writes the [body](https://platform.openai.com/docs/api-reference/chat/create) of a request.
+pub(super) fn encode(request: &Request, expect: Expect) -> Result<Vec<u8>, ProviderError> {
+    serde_json::to_vec(&Body { request, expect }).map_err(|error| {
+        ProviderError::new(ProviderErrorKind::InvalidRequest, format!("the request cannot be written: {error}"))
+    })
+}
+
+struct Body<'a> {
+    request: &'a Request,
+    expect: Expect,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Request { agent, context, tools, .. } = self.request;
+        let effort = agent.reasoning.map(|reasoning| reasoning.effort);
+        let streams = (self.expect == Expect::Events).then_some(true);
+        let mut fields = Fields { map: serializer.serialize_map(None)?, extra: &agent.extra };
+        fields.add("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
+        fields.add("messages", Some(Messages(context)))?;
+        fields.add("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
+        fields.add("max_completion_tokens", agent.max_output_tokens)?;
+        fields.add("reasoning_effort", effort)?;
+        fields.add("temperature", agent.temperature.filter(|_| effort.is_none()))?;
+        fields.add("stream", streams)?;
+        fields.add("stream_options", streams.map(|include_usage| StreamOptions { include_usage }))?;
+        fields.end()
+    }
+}
+
+/// The fields of the body: ours, where `extra` does not have them, then `extra`.
+struct Fields<'a, M> {
+    map: M,
+    extra: &'a Map<String, Value>,
+}
+
+impl<M: SerializeMap> Fields<'_, M> {
+    fn add(&mut self, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+        match value {
+            Some(value) if !self.extra.contains_key(key) => self.map.serialize_entry(key, &value),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(mut self) -> Result<M::Ok, M::Error> {
+        for (key, value) in self.extra {
+            self.map.serialize_entry(key, value)?;
+        }
+        self.map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+struct Tools<'a>(&'a [ToolSpec]);
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|function| Typed::Function { function }))
+    }
+}
+
+struct Messages<'a>(&'a Context);
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut messages = serializer.serialize_seq(None)?;
+        if !self.0.system().is_empty() {
+            messages.serialize_element(&Message::System { content: self.0.system() })?;
+        }
+        // The attachments of tool results, until the last result of the turn is written.
+        let mut attached = Vec::new();
+        for message in self.0.messages() {
+            if !attached.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
+                let content = UserContent::Parts(std::mem::take(&mut attached));
+                messages.serialize_element(&Message::User { content })?;
+            }
+            if let ChatMessage::Tool { id, name, output } = message
+                && !output.content.attachments.is_empty()
+            {
+                attached.push(Part::text(format!("Attached to the result of `{name}` ({id}):")));
+                attached.extend(output.content.attachments.iter().map(Part::attachment));
+            }
+            messages.serialize_element(&Message::from(message))?;
+        }
+        if !attached.is_empty() {
+            messages.serialize_element(&Message::User { content: UserContent::Parts(attached) })?;
+        }
+        messages.end()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: UserContent<'a>,
+    },
+    Assistant {
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Typed<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+impl<'a> From<&'a ChatMessage> for Message<'a> {
+    fn from(message: &'a ChatMessage) -> Self {
+        match message {
+            ChatMessage::User(content) => Self::User { content: content.into() },
+            ChatMessage::Assistant { text, tool_calls, .. } => Self::Assistant {
+                // Without tool calls the content is required.
+                content: text.as_deref().or(tool_calls.is_empty().then_some("")),
+                tool_calls: tool_calls.iter().map(Typed::from).collect(),
+            },
+            ChatMessage::Tool { id, output, .. } => Self::Tool { tool_call_id: id, content: &output.content.text },
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum UserContent<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+impl<'a> From<&'a Content> for UserContent<'a> {
+    fn from(content: &'a Content) -> Self {
+        if content.attachments.is_empty() {
+            return Self::Text(&content.text);
+        }
+        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(Part::text);
+        Self::Parts(text.into_iter().chain(content.attachments.iter().map(Part::attachment)).collect())
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    InputAudio { input_audio: InputAudio<'a> },
+    File { file: File<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: Address<'a>,
+}
+
+#[derive(Serialize)]
+struct InputAudio<'a> {
+    data: &'a str,
+    format: &'a str,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: Address<'a>,
+}
+
+impl<'a> Part<'a> {
+    fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    fn attachment(attachment: &'a Attachment) -> Self {
+        use AttachmentKind::{Audio, Document, Image};
+        use AttachmentSource::{Inline, Url};
+        match (attachment.kind, &attachment.source) {
+            (Image, source) => Self::ImageUrl { image_url: ImageUrl { url: Address(source) } },
+            (Audio, Inline { media_type, base64 }) => {
+                Self::InputAudio { input_audio: InputAudio { data: base64, format: audio_format(media_type) } }
+            }
+            (Document, source @ Inline { .. }) => {
+                let filename = attachment.name.as_deref().unwrap_or("document");
+                Self::File { file: File { filename, file_data: Address(source) } }
+            }
+            (Audio, Url { url }) => Self::text(format!("Attached sound: {url}")),
+            (Document, Url { url }) => Self::text(format!("Attached document: {url}")),
+        }
+    }
+}
+
+/// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
+struct Address<'a>(&'a AttachmentSource);
+
+impl Serialize for Address<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            AttachmentSource::Url { url } => serializer.serialize_str(url),
+            AttachmentSource::Inline { media_type, base64 } => {
+                serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
+            }
+        }
+    }
+}
+
+/// The API's word for a sound's format: `wav` or `mp3`; for others, what the media type says.
+fn audio_format(media_type: &str) -> &str {
+    match media_type.split(';').next().unwrap_or_default().trim().trim_start_matches("audio/") {
+        "wave" | "x-wav" | "vnd.wave" => "wav",
+        "mpeg" => "mp3",
+        other => other,
+    }
+}
+
+/// What the API wraps in `"type": "function"`: a tool, and a call of one.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Typed<'a> {
+    #[serde(rename = "function")]
+    Function { function: &'a ToolSpec },
+    #[serde(rename = "function")]
+    Call { id: &'a str, function: Function<'a> },
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl<'a> From<&'a ToolCall> for Typed<'a> {
+    fn from(call: &'a ToolCall) -> Self {
+        Self::Call { id: &call.id, function: Function { name: &call.name, arguments: sound(&call.arguments) } }
+    }
+}
+
+/// The arguments, if they are a JSON object, or else an empty one: some servers read them, and refuse a
+/// conversation for good in which they are something else.
+fn sound(arguments: &str) -> &str {
+    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    if is_object { arguments } else { "{}" }
+}

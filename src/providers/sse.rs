@@ -1,0 +1,235 @@
+//! Server-sent events: bytes in, cut anywhere, events out.
+//!
+//! Follows the [specification](https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation),
+//! except that bytes which are not UTF-8 are an error instead of U+FFFD, and that an event has a largest size.
+//! Nothing here reads from a connection or knows what the events mean.
+
+use std::ops::Range;
+
+use crate::error::{ProviderError, ProviderErrorKind};
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Its type; empty when the server gave none.
+    pub(crate) name: String,
+    /// Its data, lines joined with `\n`.
+    pub(crate) data: String,
+}
+
+/// Why the bytes are not an event stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SseError {
+    #[error("the event stream is not valid UTF-8 at byte {offset}")]
+    BadUtf8 { offset: usize },
+    #[error("an event is larger than {LARGEST_EVENT} bytes")]
+    EventTooLarge,
+}
+
+impl From<SseError> for ProviderError {
+    fn from(error: SseError) -> Self {
+        Self::new(ProviderErrorKind::InvalidResponse, error.to_string())
+    }
+}
+
+/// Makes events out of bytes: [`feed`](Decoder::feed) it, then take events until there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    buffer: Vec<u8>,
+    /// Where in the buffer the line begins that is not yet taken.
+    start: usize,
+    /// Up to where in the buffer that line is known to have no end.
+    scanned: usize,
+    /// How many bytes of the stream came before the buffer.
+    passed: usize,
+    /// The line before ended with `\r`, so that a `\n` now is the rest of its end.
+    after_cr: bool,
+    draft: Draft,
+}
+
+impl Decoder {
+    /// Takes in the next bytes of the stream.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.passed += self.start;
+        self.scanned -= self.start;
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next event, or `None` when more bytes are needed.
+    pub(crate) fn event(&mut self) -> Result<Option<Event>, SseError> {
+        while let Some(range) = self.line() {
+            if range.len() + self.draft.event.data.len() > LARGEST_EVENT {
+                return Err(SseError::EventTooLarge);
+            }
+            let offset = self.passed + range.start;
+            let line = std::str::from_utf8(&self.buffer[range])
+                .map_err(|error| SseError::BadUtf8 { offset: offset + error.valid_up_to() })?;
+            let line = if offset == 0 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };
+            if let Some(event) = self.draft.take(line) {
+                return Ok(Some(event));
+            }
+        }
+        match self.buffer.len() - self.start + self.draft.event.data.len() > LARGEST_EVENT {
+            true => Err(SseError::EventTooLarge),
+            false => Ok(None),
+        }
+    }
+
+    /// What stood in the stream outside of events, once the stream has ended: some servers append a bare
+    /// JSON error. Only the first [`LARGEST_STRAY`] bytes or so of it are kept.
+    pub(crate) fn into_stray(mut self) -> String {
+        if let Ok(rest) = std::str::from_utf8(&self.buffer[self.start..]) {
+            self.draft.take(rest);
+        }
+        self.draft.stray
+    }
+
+    /// The next line that is complete, without its end.
+    fn line(&mut self) -> Option<Range<usize>> {
+        if self.after_cr && self.start < self.buffer.len() {
+            self.after_cr = false;
+            self.start += usize::from(self.buffer[self.start] == b'\n');
+        }
+        self.scanned = self.scanned.max(self.start);
+        let end = self.buffer[self.scanned..].iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+        let Some(end) = end.map(|end| self.scanned + end) else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let line = self.start..end;
+        self.after_cr = self.buffer[end] == b'\r';
+        self.start = end + 1;
+        self.scanned = self.start;
+        Some(line)
+    }
+}
+
+/// The event whose lines are arriving.
+#[derive(Debug, Default)]
+struct Draft {
+    event: Event,
+    has_data: bool,
+    stray: String,
+}
+
+impl Draft {
+    /// Takes in one line; an empty one completes the event.
+    fn take(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            return std::mem::take(&mut self.has_data).then_some(event);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if self.has_data {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+                self.has_data = true;
+            }
+            "event" => value.clone_into(&mut self.event.name),
+            // A comment, or what only a browser needs.
+            "" | "id" | "retry" => {}
+            _ if self.stray.len() < LARGEST_STRAY => {
+                self.stray.push_str(line);
+                self.stray.push('\n');
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// The most bytes that one event may have.
+pub(crate) const LARGEST_EVENT: usize = 16 << 20;
+
+const LARGEST_STRAY: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<(String, String)>, SseError> {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece);
+            while let Some(event) = decoder.event()? {
+                events.push((event.name, event.data));
+            }
+        }
+        Ok(events)
+    }
+
+    fn check(stream: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<_> = expected.iter().map(|(name, data)| (name.to_string(), data.to_string())).collect();
+        assert_eq!(decode([stream.as_bytes()]), Ok(expected.clone()), "{stream:?}");
+        assert_eq!(decode(stream.as_bytes().chunks(1)), Ok(expected), "{stream:?} in single bytes");
+    }
+
+    #[test]
+    fn fault_3_lines_end_in_three_ways_and_may_be_comments() {
+        check("data: a\n\ndata:b\r\n\r\ndata: c\r\rdata:  d\r\n\n", &[("", "a"), ("", "b"), ("", "c"), ("", " d")]);
+        check("\u{feff}data: a\n\n", &[("", "a")]);
+        check(": keep-alive\n\n:\n\ndata: a\n: in between\n\n", &[("", "a")]);
+        check("event: error\ndata: {}\n\ndata: next\n\n", &[("error", "{}"), ("", "next")]);
+        check("id: 1\nretry: 5\nunknown: x\n\ndata\n\ndata: cut off", &[("", "")]);
+    }
+
+    #[test]
+    fn fault_4_lines_of_data_are_joined() {
+        check("data: {\ndata:  \"a\": 1\ndata:\ndata: }\n\n", &[("", "{\n \"a\": 1\n\n}")]);
+    }
+
+    #[test]
+    fn fault_2_bytes_that_are_not_utf_8_are_named_by_their_offset() {
+        let stream = b"data: ok\n\ndata: a\xff\n\n";
+        assert_eq!(decode([&stream[..]]), Err(SseError::BadUtf8 { offset: 17 }));
+        assert_eq!(decode(stream.chunks(1)), Err(SseError::BadUtf8 { offset: 17 }));
+        let mut decoder = Decoder::default();
+        decoder.feed(stream);
+        assert_eq!(decoder.event().unwrap().unwrap().data, "ok");
+    }
+
+    #[test]
+    fn fault_25_an_event_without_end_is_given_up_at_the_limit() {
+        let piece = vec![b'a'; 1 << 20];
+        let endless = std::iter::once(&b"data: "[..]).chain(std::iter::repeat_n(&piece[..], 17));
+        assert_eq!(decode(endless), Err(SseError::EventTooLarge));
+        let mut line = b"data: ".to_vec();
+        line.extend_from_slice(&piece);
+        line.push(b'\n');
+        assert_eq!(decode(std::iter::repeat_n(&line[..], 17)), Err(SseError::EventTooLarge));
+    }
+
+    #[test]
+    fn what_stands_outside_of_events_is_kept() {
+        let mut decoder = Decoder::default();
+        decoder.feed(b"data: a\n\n{\n  \"error\": 1\n}");
+        assert_eq!(decoder.event().unwrap().unwrap().data, "a");
+        assert_eq!(decoder.event(), Ok(None));
+        assert_eq!(decoder.into_stray(), "{\n  \"error\": 1\n}\n");
+    }
+
+    proptest! {
+        #[test]
+        fn fault_1_the_split_points_do_not_matter(
+            data in proptest::collection::vec("[a-z한글漢字🦀é: ]{0,12}", 1..8),
+            end in prop::sample::select(vec!["\n", "\r", "\r\n"]),
+            mut cuts in proptest::collection::vec(0usize..400, 0..12),
+        ) {
+            let stream: String = data.iter().map(|data| format!("data: {data}{end}{end}")).collect();
+            cuts.retain(|cut| *cut < stream.len());
+            cuts.sort_unstable();
+            let bounds: Vec<usize> = [0].into_iter().chain(cuts).chain([stream.len()]).collect();
+            let pieces = bounds.windows(2).map(|pair| &stream.as_bytes()[pair[0]..pair[1]]);
+            let expected: Vec<_> = data.into_iter().map(|data| (String::new(), data)).collect();
+            prop_assert_eq!(decode(pieces), Ok(expected));
+        }
+    }
+}

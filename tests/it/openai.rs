@@ -1,0 +1,53 @@
+//! The OpenAI provider against a server on loopback that plays recorded and broken answers.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
+mod cassettes;
+mod faults;
+mod requests;
+mod server;
+
+use agentouto::providers::openai::{OpenAi, Streaming};
+use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
+use serde_json::{Value, json};
+
+use self::server::{Answer, Server};
+
+const KEY: &str = "sk-canary-0123456789";
+
+/// What an agent asks after `messages`.
+fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
+    let context = json!({ "system": system, "messages": messages, "turns": 0 });
+    let call_id = CallId::seeded(1)();
+    serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
+}
+
+fn hello() -> Request {
+    request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[])
+}
+
+/// What one answer becomes, and what was shown of it on the way.
+async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
+    let server = Server::start([answer]).await;
+    ask_at(&OpenAi::new(KEY).base_url(&server.base_url)).await
+}
+
+async fn ask_at(openai: &OpenAi) -> (Result<Reply, ProviderError>, Vec<Delta>) {
+    let mut shown = Vec::new();
+    let mut observer = |delta| shown.push(delta);
+    let result = openai.reply(&hello(), &mut Growth::shown_to(&mut observer)).await;
+    (result, shown)
+}
+
+/// The chunks of a stream, without `[DONE]`.
+fn chunks(chunks: &[Value]) -> String {
+    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+}
+
+fn delta(delta: Value) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": delta }] })
+}
+
+fn finish(reason: &str) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] })
+}
