@@ -243,7 +243,7 @@ impl Caller {
         &self,
         agent: impl Into<Name>,
         content: impl Into<Content>,
-    ) -> impl Future<Output = Result<Content, CallError>> + Send + 'static {
+    ) -> BoxFuture<'static, Result<Content, CallError>> {
         self.0.call_agent(agent.into(), content.into())
     }
 }

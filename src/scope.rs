@@ -55,9 +55,14 @@ impl Scope {
         self.withdrawal.cancelled().await;
     }
 
-    /// Runs `future` unless and until the scope is withdrawn; `None` if it is.
+    /// Runs `future` unless and until the scope is withdrawn; `None` if it is. Once it is, `future` is not polled
+    /// again, so that nothing new begins.
     pub(crate) async fn unless_withdrawn<F: Future>(&self, future: F) -> Option<F::Output> {
-        self.withdrawal.run_until_cancelled(future).await
+        tokio::select! {
+            biased;
+            () = self.withdrawal.cancelled() => None,
+            output = future => Some(output),
+        }
     }
 
     /// Whether anybody sees every step, as a log does not.

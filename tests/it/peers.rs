@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Incoming, Message,
-    Reply, ReplyPort, Request, Runtime, ToolSpec,
+    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Incoming,
+    Message, Reply, ReplyPort, Request, Runtime, ToolSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -18,17 +18,24 @@ async fn a_peer_answers_its_caller_and_nobody_else() {
     let model = Scripted::new()
         .replies("researcher", [Reply::call_agent("writer", "write it"), Reply::finish("done")])
         .replies("writer", [Reply::finish("a draft")]);
-    let report = team(model, ["researcher", "writer"]).build().unwrap().run("researcher", "report, please").await.unwrap();
+    let report =
+        team(model, ["researcher", "writer"]).build().unwrap().run("researcher", "report, please").await.unwrap();
     assert_eq!(&*report.output, "done");
     assert_eq!(
         path(&report.log),
-        ["user > researcher: report, please", "researcher > writer: write it", "researcher < writer: a draft", "user < researcher: done"]
+        [
+            "user > researcher: report, please",
+            "researcher > writer: write it",
+            "researcher < writer: a draft",
+            "user < researcher: done"
+        ]
     );
 }
 
 #[tokio::test]
 async fn a_user_who_can_be_called_is_asked_on_the_same_path_as_an_agent() {
-    let model = Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I buy it?"), Reply::text("as you wish")]);
+    let model =
+        Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I buy it?"), Reply::text("as you wish")]);
     let runtime = team(model, ["buyer"])
         .user("user", "The person who asked.", |forward: Arc<Forward>| async move {
             Ok(format!("{} asks {:?}: yes", forward.sender, &*forward.content.text))
@@ -75,7 +82,12 @@ impl Actor for Clerk {
         Ok(Vec::new())
     }
 
-    async fn handle(&self, me: ActorRef<Letter>, letter: Letter, kept: &mut Vec<ReplyPort>) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<Letter>,
+        letter: Letter,
+        kept: &mut Vec<ReplyPort>,
+    ) -> Result<(), ActorProcessingErr> {
         let Letter(Incoming { forward, caller, reply, .. }) = letter;
         match &*forward.content.text {
             "drop" => drop(reply),
@@ -103,7 +115,9 @@ async fn an_actor_is_called_by_agents_and_calls_agents() {
         ["boss > clerk: how much?", "clerk > expert: how much?", "clerk < expert: 42", "boss < clerk: 42"]
     );
     let messages: Vec<_> = report.log.messages().collect();
-    let (Message::Forward(to_clerk), Message::Forward(to_expert)) = (messages[1], messages[2]) else { panic!("{messages:?}") };
+    let (Message::Forward(to_clerk), Message::Forward(to_expert)) = (messages[1], messages[2]) else {
+        panic!("{messages:?}")
+    };
     assert_eq!(to_expert.parent, Some(to_clerk.call_id));
     clerk.stop(None);
     stopped.await.unwrap();
@@ -111,10 +125,10 @@ async fn an_actor_is_called_by_agents_and_calls_agents() {
 
 #[tokio::test]
 async fn an_actor_that_does_not_answer_is_an_error_and_never_a_hang() {
-    let ask = |question: &str| async move {
+    let ask = |question: &'static str| async move {
         let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
         let runtime = Runtime::builder().actor("clerk", "", clerk.clone()).build().unwrap();
-        let error = runtime.run("clerk", question.to_owned()).await.unwrap_err();
+        let error = runtime.run("clerk", question).await.unwrap_err();
         clerk.stop(None);
         stopped.await.unwrap();
         let afterwards = runtime.run("clerk", "are you there?").await.unwrap_err();
@@ -157,7 +171,10 @@ async fn peers_join_and_leave_while_an_invocation_sees_the_roster_with_which_it_
         later.push(prompt);
     }
     assert_eq!(later.iter().filter(|prompt| **prompt == first).count(), 2, "the prompt of `a` stays as it was");
-    assert!(later.iter().any(|prompt| prompt.starts_with("You are \"c\". New.\n\nAvailable agents:\n- a: ")), "{later:?}");
+    assert!(
+        later.iter().any(|prompt| prompt.starts_with("You are \"c\". New.\n\nAvailable agents:\n- a: ")),
+        "{later:?}"
+    );
     assert!(path(&report.log).iter().any(|line| line == "a < b: error: Unknown agent: b; available agents: a, c"));
     assert!(path(&report.log).iter().any(|line| line == "a < c: ok"));
     assert!(!runtime.leave("b"));
@@ -177,7 +194,9 @@ async fn a_seeded_run_repeats_every_id_whatever_the_threads_do() {
         let mut ids: Vec<_> = log
             .messages()
             .filter_map(|message| match message {
-                Message::Forward(forward) => Some((forward.content.to_string(), forward.receiver.clone(), forward.call_id)),
+                Message::Forward(forward) => {
+                    Some((forward.content.to_string(), forward.receiver.clone(), forward.call_id))
+                }
                 Message::Return(_) => None,
             })
             .collect();
@@ -211,11 +230,15 @@ async fn attachments_and_history_reach_the_model_and_attachments_of_tools_and_us
     let tool = tool::from_spec(spec, move |_| std::future::ready(Content::from("heard").attach(heard.clone())));
     let runtime = team(model, ["a"]).tool(tool).build().unwrap();
     let history = [ChatMessage::user("earlier"), ChatMessage::assistant("indeed")];
-    let call = runtime.user("alice").forward("a", Content::from("look").attach(picture.clone())).history(history.clone());
+    let call =
+        runtime.user("alice").forward("a", Content::from("look").attach(picture.clone())).history(history.clone());
     call.await.unwrap();
 
     let first = contexts.recv().await.unwrap();
-    assert_eq!(first, [history[0].clone(), history[1].clone(), ChatMessage::User(Content::from("look").attach(picture))]);
+    assert_eq!(
+        first,
+        [history[0].clone(), history[1].clone(), ChatMessage::User(Content::from("look").attach(picture))]
+    );
     let second = contexts.recv().await.unwrap();
     let Some(ChatMessage::Tool { output, .. }) = second.last() else { panic!("{second:?}") };
     assert_eq!(output.content, Content::from("heard").attach(sound.clone()));
@@ -250,7 +273,8 @@ async fn what_a_provider_wants_to_see_again_it_sees_again() {
 
 #[tokio::test]
 async fn two_runtimes_in_one_process_never_see_each_other() {
-    let runtime = |name: &'static str| team(Scripted::computed(move |_: &Request| Reply::text(name)), ["a"]).build().unwrap();
+    let runtime =
+        |name: &'static str| team(Scripted::computed(move |_: &Request| Reply::text(name)), ["a"]).build().unwrap();
     let (one, two) = (runtime("one"), runtime("two"));
     one.join(Agent::new("b", "Only here.")).unwrap();
     let mut events = two.events(100);
@@ -282,7 +306,10 @@ mod build {
     use super::*;
 
     fn check(builder: agentouto::RuntimeBuilder, expected: &str) {
-        assert_eq!(builder.build().map(|_| ()).map_err(|error: BuildError| error.to_string()), Err(expected.to_owned()));
+        assert_eq!(
+            builder.build().map(|_| ()).map_err(|error: BuildError| error.to_string()),
+            Err(expected.to_owned())
+        );
     }
 
     fn fake() -> agentouto::RuntimeBuilder {
@@ -297,7 +324,10 @@ mod build {
         check(fake().agent(Agent::new("user", "")), "agent `user`: the name is reserved");
         check(fake().agent(Agent::new("finish", "")), "agent `finish`: the name is reserved");
         check(fake().agent(Agent::new("a\nb", "")), "agent `a\nb`: a name must not have control characters");
-        check(fake().agent(Agent::new("x".repeat(65), "")), &format!("agent `{}`: a name may have at most 64 characters", "x".repeat(65)));
+        check(
+            fake().agent(Agent::new("x".repeat(65), "")),
+            &format!("agent `{}`: a name may have at most 64 characters", "x".repeat(65)),
+        );
         check(fake().tool(tool("t")).tool(tool("t")), "tool `t`: the name is taken");
         check(fake().tool(tool("call_agent")), "tool `call_agent`: the name is reserved");
         check(fake().tool(tool("")), "tool ``: a name must not be empty");
@@ -312,7 +342,10 @@ mod build {
             builder().agent(Agent::new("writer", "").provider("opnai")),
             "agent `writer`: unknown provider `opnai`; known are `anthropic`, `openai`",
         );
-        check(builder().agent(Agent::new("writer", "")), "agent `writer`: names no provider; known are `anthropic`, `openai`");
+        check(
+            builder().agent(Agent::new("writer", "")),
+            "agent `writer`: names no provider; known are `anthropic`, `openai`",
+        );
         check(Runtime::builder().agent(Agent::new("writer", "")), "agent `writer`: names no provider; known are none");
     }
 

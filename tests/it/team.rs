@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Agent, Arguments, BoxFuture, Content, Log, Runtime, RuntimeBuilder, Tool, ToolContext, ToolError, ToolSpec};
+use agentouto::{
+    Agent, Arguments, BoxFuture, Content, Log, Runtime, RuntimeBuilder, Tool, ToolContext, ToolError, ToolSpec,
+};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 

@@ -1,0 +1,292 @@
+//! Faults and bad inputs that models, tools and programs come with. Each test names its number in the catalogue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
+use agentouto::tool::{self, NoArguments};
+use agentouto::{
+    CallError, ChatMessage, EventKind, ProviderError, ProviderErrorKind, Reply, Request, RuntimeBuilder, StopReason,
+    Tool, ToolCall,
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::team::{path, team};
+
+/// A reply with one tool call, as it came over the wire.
+fn raw(id: &str, name: &str, arguments: &str) -> Reply {
+    let call = ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() };
+    Reply { tool_calls: vec![call], stop_reason: StopReason::ToolCalls, ..Reply::default() }
+}
+
+/// A tool that gives back its arguments.
+fn echo() -> impl Tool {
+    let parameters = json!({"type": "object", "properties": {}});
+    let spec = agentouto::ToolSpec { name: "echo".into(), description: "".into(), parameters };
+    tool::from_spec(spec, |arguments| std::future::ready(Value::Object(arguments)))
+}
+
+/// What agent `a` reads after its model said `reply`.
+async fn read_after(reply: Reply, builder: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Vec<String> {
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| match request.context.turns() {
+        0 => reply.clone(),
+        _ => {
+            for message in request.context.messages() {
+                if let ChatMessage::Tool { id, output, .. } = message {
+                    sender.send(format!("{id}: {}", output.content)).unwrap();
+                }
+            }
+            Reply::text("done")
+        }
+    });
+    let runtime = builder(team(model, ["a", "b"])).build().unwrap();
+    assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
+    std::iter::from_fn(|| seen.try_recv().ok()).collect()
+}
+
+async fn read_after_arguments(arguments: &str) -> String {
+    read_after(raw("1", "echo", arguments), |builder| builder.tool(echo())).await.remove(0)
+}
+
+#[tokio::test]
+async fn fault_27_repeated_and_empty_ids_run_all_calls_and_stay_unique() {
+    let mut reply = raw("x", "echo", r#"{"n":1}"#);
+    reply.tool_calls.extend(raw("x", "echo", r#"{"n":2}"#).tool_calls);
+    reply.tool_calls.extend(raw("", "echo", r#"{"n":3}"#).tool_calls);
+    let read = read_after(reply, |builder| builder.tool(echo())).await;
+    assert_eq!(read, [r#"x: {"n":1}"#, r#"x_1: {"n":2}"#, r#"call_2: {"n":3}"#]);
+}
+
+#[tokio::test]
+async fn fault_30_a_call_without_a_name_or_with_null_input_is_told_to_the_model() {
+    let read = read_after(raw("1", "", "{}"), |builder| builder.tool(echo())).await;
+    assert_eq!(read, ["1: Error: [] Tool not found; available tools: echo, call_agent, finish"]);
+    assert_eq!(read_after_arguments("null").await, "1: Error: [echo] the arguments must be a JSON object, not `null`");
+}
+
+#[tokio::test]
+async fn fault_31_arguments_are_an_object_or_an_error_that_the_model_reads() {
+    assert_eq!(read_after_arguments("").await, "1: {}");
+    assert_eq!(read_after_arguments(r#""{\"a\":1}""#).await, r#"1: {"a":1}"#);
+    assert_eq!(read_after_arguments("[1]").await, "1: Error: [echo] the arguments must be a JSON object, not an array");
+    assert!(
+        read_after_arguments("{} junk")
+            .await
+            .starts_with("1: Error: [echo] the arguments are not valid JSON: trailing")
+    );
+}
+
+#[tokio::test]
+async fn fault_32_parallel_calls_without_ids_are_all_kept() {
+    let call = |n: u8| raw("", "echo", &json!({ "n": n }).to_string()).tool_calls.remove(0);
+    let reply = Reply { tool_calls: (0..3).map(call).collect(), ..Reply::default() };
+    let read = read_after(reply, |builder| builder.tool(echo())).await;
+    assert_eq!(read, [r#"call_0: {"n":0}"#, r#"call_1: {"n":1}"#, r#"call_2: {"n":2}"#]);
+}
+
+#[tokio::test]
+async fn fault_33_and_34_bombs_in_arguments_are_errors_that_the_model_reads() {
+    assert!(read_after_arguments(&"[".repeat(1_000_000)).await.contains("recursion limit"));
+    let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(1 << 20));
+    assert_eq!(
+        read_after_arguments(&long).await,
+        "1: Error: [echo] the arguments have 1048584 bytes; at most 1048576 are read"
+    );
+}
+
+#[tokio::test]
+async fn fault_35_odd_json_has_a_defined_meaning() {
+    assert_eq!(read_after_arguments(r#"{"a":1,"a":2}"#).await, r#"1: {"a":2}"#);
+    assert_eq!(read_after_arguments(r#"{"a":"\u0000"}"#).await, r#"1: {"a":"\u0000"}"#);
+    for bad in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
+        assert!(
+            read_after_arguments(bad).await.starts_with("1: Error: [echo] the arguments are not valid JSON"),
+            "{bad}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn fault_36_unknown_names_are_errors_with_those_there_are() {
+    let reply = raw("1", "nope", "{}").and_call_agent("B", "x").and_tool("b", json!({}));
+    let read = read_after(reply, |builder| builder.tool(echo())).await;
+    assert_eq!(read[0], "1: Error: [nope] Tool not found; available tools: echo, call_agent, finish");
+    assert_eq!(read[1], "call_1: Error: Unknown agent: B; available agents: a, b");
+    assert_eq!(
+        read[2],
+        "call_2: Error: [b] Tool not found; `b` is an agent: use call_agent; available tools: echo, call_agent, finish"
+    );
+}
+
+#[tokio::test]
+async fn fault_36_of_many_agents_the_nearest_are_named() {
+    let read = read_after(Reply::call_agent("writer", "x"), |builder| {
+        builder
+            .agents((0..100).map(|n| agentouto::Agent::new(format!("agent {n}"), "x")))
+            .agent(agentouto::Agent::new("Writer", ""))
+    })
+    .await;
+    assert!(
+        read[0].starts_with("call_0: Error: Unknown agent: writer; the nearest of 103 agents: Writer, "),
+        "{read:?}"
+    );
+}
+
+#[tokio::test]
+async fn fault_37_calls_to_oneself_to_the_caller_and_in_cycles_are_calls_like_any_other() {
+    let model = Scripted::computed(|request: &Request| match (request.context.input(), request.context.turns()) {
+        ("1", 0) => Reply::call_agent("b", "2"),
+        ("2", 0) => Reply::call_agent("a", "3"),
+        ("3", 0) => Reply::call_agent("a", "4"),
+        (input, _) => Reply::text(format!("r{input}")),
+    });
+    let report = team(model, ["a", "b"]).build().unwrap().run("a", "1").await.unwrap();
+    assert_eq!(
+        path(&report.log),
+        ["user > a: 1", "a > b: 2", "b > a: 3", "a > a: 4", "a < a: r4", "b < a: r3", "a < b: r2", "user < a: r1"]
+    );
+}
+
+#[tokio::test]
+async fn fault_43_a_panic_with_any_payload_is_one_error_with_its_text() {
+    for (panic, text) in [
+        (Box::new(|| -> () { std::panic::panic_any("a &str") }) as Box<dyn Fn() + Send + Sync>, "a &str"),
+        (Box::new(|| -> () { std::panic::panic_any("a String".to_owned()) }), "a String"),
+        (Box::new(|| -> () { std::panic::panic_any(()) }), "a value that is not text"),
+    ] {
+        let panic = Arc::new(panic);
+        // In a tool: the model reads it, and what stands beside it is not touched.
+        let (here, there) = (Arc::clone(&panic), Arc::clone(&panic));
+        let reply = Reply::tool("here", json!({})).and_tool("there", json!({})).and_tool("echo", json!({"n": 1}));
+        let read = read_after(reply, |builder| {
+            builder
+                .tool(tool::function("here", "", move |_: NoArguments| std::future::ready(here())))
+                .tool(tool::blocking("there", "", move |_: NoArguments| there()))
+                .tool(echo())
+        })
+        .await;
+        assert_eq!(read[0], format!("call_0: Error: [here] panicked: {text}"));
+        assert_eq!(read[1], format!("call_1: Error: [there] panicked: {text}"));
+        assert_eq!(read[2], r#"call_2: {"n":1}"#);
+        // In a provider: the error of that call.
+        let model = Scripted::computed(move |_: &Request| {
+            panic();
+            Reply::text("never")
+        });
+        let runtime = team(model, ["a"]).build().unwrap();
+        let error = runtime.run("a", "go").await.unwrap_err();
+        assert_eq!(error.error, CallError::Panicked { name: "a".into(), message: text.into() });
+        assert_eq!(path(&error.log).len(), 2);
+        runtime.idle().await;
+    }
+}
+
+#[tokio::test]
+async fn fault_43_a_panic_while_a_reply_is_awaited_and_one_of_a_person_are_errors_too() {
+    let model = Scripted::new()
+        .replies(
+            "a",
+            [
+                ScriptedReply::from(Reply::call_agent("user", "?")),
+                Reply::call_agent("b", "x").into(),
+                Reply::text("done").into(),
+            ],
+        )
+        .replies("b", [ScriptedReply::panic("model down").after(Duration::from_millis(1))]);
+    let person = |_: Arc<agentouto::Forward>| async { if true { panic!("no hands") } else { Ok("") } };
+    let report = team(model, ["a", "b"]).user("user", "", person).build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(path(&report.log)[2], "a < user: error: `user` panicked: no hands");
+    assert_eq!(path(&report.log)[4], "a < b: error: `b` panicked: model down");
+}
+
+#[test]
+fn fault_44_panic_abort_is_refused_when_the_crate_is_compiled() {
+    let compile = |strategy: &str| {
+        let out = std::env::temp_dir().join(format!("agentouto-panic-{strategy}-{}", std::process::id()));
+        let output = std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+            .args([
+                "--edition",
+                "2024",
+                "--crate-type",
+                "lib",
+                "--emit",
+                "metadata",
+                "-C",
+                &format!("panic={strategy}"),
+                "-o",
+            ])
+            .arg(&out)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs"))
+            .output()
+            .unwrap();
+        let _ = std::fs::remove_file(out);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // Both miss the dependencies; only one is told about panics.
+    let refusal = "agentouto turns panics into error Returns";
+    assert!(compile("abort").contains(refusal));
+    assert!(!compile("unwind").contains(refusal));
+}
+
+#[tokio::test]
+async fn fault_55_a_tool_that_blocks_an_async_thread_is_reported() {
+    let model = Scripted::new().replies("a", [Reply::tool("block", json!({})), Reply::text("done")]);
+    let block = tool::function("block", "", |_: NoArguments| async {
+        std::thread::sleep(Duration::from_millis(150));
+    });
+    let runtime = team(model, ["a"]).tool(block).build().unwrap();
+    let mut events = runtime.events(100);
+    runtime.run("a", "go").await.unwrap();
+    let blocked = std::iter::from_fn(|| events.try_next()).find_map(|event| match event.kind {
+        EventKind::Blocked { what, duration } => Some((what, duration)),
+        _ => None,
+    });
+    let (what, duration) = blocked.expect("it is reported");
+    assert_eq!(&*what, "tool `block`");
+    assert!(duration >= Duration::from_millis(150));
+}
+
+#[tokio::test]
+async fn fault_58_an_error_from_twenty_thousand_levels_below_is_no_longer_than_at_its_origin() {
+    let error = ProviderError::new(ProviderErrorKind::Unavailable, "overloaded");
+    let model = Scripted::computed(move |request: &Request| {
+        let last = request.context.messages().last();
+        match (last, request.context.input().parse::<usize>()) {
+            (Some(ChatMessage::Tool { output, .. }), _) => {
+                // Every level fails with what it was told, as an agent does that gives up.
+                let told = output.content.text.trim_start_matches("Error: [fake] ");
+                ScriptedReply::error(ProviderError::new(ProviderErrorKind::Other, told))
+            }
+            (_, Ok(0)) => ScriptedReply::error(error.clone()),
+            (_, Ok(left)) => Reply::call_agent("a", &(left - 1).to_string()).into(),
+            (_, Err(_)) => Reply::text("not a number").into(),
+        }
+    });
+    let failed = team(model, ["a"]).build().unwrap().run("a", "20000").await.unwrap_err();
+    assert_eq!(failed.to_string(), "[fake] overloaded");
+    assert_eq!(failed.log.messages().count(), 2 * 20_001);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_59_a_long_history_is_shared_by_all_that_get_it() {
+    let history: Arc<[ChatMessage]> = (0..100_000).map(|n| ChatMessage::user(n.to_string())).collect();
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let first = std::ptr::from_ref(&history[0]) as usize;
+    let model = Scripted::computed(move |request: &Request| {
+        let shown = request.context.messages().next().map(std::ptr::from_ref).map(|message| message as usize);
+        sender.send((shown == Some(first), request.context.messages().count())).unwrap();
+        Reply::text("ok")
+    });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let user = runtime.user("alice");
+    let calls = (0..1_000).map(|_| user.forward("a", "and now?").history(Arc::clone(&history)));
+    for ended in futures_util::future::join_all(calls).await {
+        assert_eq!(&*ended.unwrap().output, "ok");
+    }
+    drop(user);
+    for _ in 0..1_000 {
+        assert_eq!(seen.recv().await, Some((true, 100_001)), "the very same message, not a copy");
+    }
+}

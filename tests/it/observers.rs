@@ -1,0 +1,132 @@
+//! What can be observed of a run, and that observing never gets in its way.
+
+use std::sync::{Arc, Mutex};
+
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
+use agentouto::tool::{self, NoArguments};
+use agentouto::{CallTree, Delta, Event, EventKind, Reply, Request, Runtime, StopReason, Usage};
+use serde_json::json;
+
+use crate::team::{path, team};
+
+fn searching() -> Runtime {
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("search", json!({"q": 1})).usage(10, 1), Reply::call_agent("b", "x").usage(20, 2)])
+        .replies("a", [ScriptedReply::from(Reply::finish("done").usage(30, 3)).in_pieces(["do", "ne"])])
+        .replies("b", [Reply::text("ok").usage(5, 5)]);
+    team(model, ["a", "b"]).tool(tool::function("search", "", |_: NoArguments| async { "found" })).build().unwrap()
+}
+
+/// One word for each event.
+fn word(event: &Event) -> &'static str {
+    match &event.kind {
+        EventKind::Forward { .. } => "forward",
+        EventKind::Return { .. } => "return",
+        EventKind::ModelRequest { .. } => "request",
+        EventKind::ModelDelta { .. } => "delta",
+        EventKind::ModelReply { .. } => "reply",
+        EventKind::ToolStart { .. } => "start",
+        EventKind::ToolEnd { .. } => "end",
+        _ => "other",
+    }
+}
+
+#[tokio::test]
+async fn every_step_is_an_event_with_its_call_its_parent_and_a_growing_number() {
+    let mut call = searching().user("alice").forward("a", "go");
+    let mut events = Vec::new();
+    while let Some(event) = call.next_event().await {
+        events.push(event);
+    }
+    assert_eq!(&*call.await.unwrap().output, "done");
+    assert_eq!(
+        events.iter().map(word).collect::<Vec<_>>(),
+        [
+            "forward", "request", "reply", "start", "end", "request", "reply", "forward", "request", "reply", "return",
+            "request", "delta", "delta", "reply", "return"
+        ]
+    );
+    assert!(events.is_sorted_by(|one, two| one.sequence < two.sequence));
+    let root = events[0].call_id;
+    let child = &events[7];
+    assert_eq!((events[0].parent, child.parent), (None, Some(root)));
+    assert!(events.iter().all(|event| event.call_id == root || event.call_id == child.call_id));
+    assert!(matches!(&events[12].kind, EventKind::ModelDelta { delta: Delta::Text(text) } if &**text == "do"));
+    assert!(matches!(&events[6].kind, EventKind::ModelReply { stop_reason: StopReason::ToolCalls, tool_calls: 1, .. }));
+
+    let mut tree = CallTree::default();
+    events.iter().for_each(|event| tree.record(event));
+    assert_eq!(tree.to_string(), "a (60 + 6 tokens): done\n  b (5 + 5 tokens): ok\n");
+    assert_eq!((tree.calls()[0].tools, tree.calls()[0].turns), (1, 3));
+}
+
+#[tokio::test]
+async fn a_report_has_the_messages_the_tokens_and_the_tree() {
+    let log = searching().run("a", "go").await.unwrap().log;
+    assert_eq!(path(&log), ["user > a: go", "a > b: x", "a < b: ok", "user < a: done"]);
+    assert_eq!(log.usage(), Usage { input_tokens: 65, output_tokens: 11, ..Usage::default() });
+    let calls = log.tree();
+    assert_eq!(log.usage_of(calls.calls()[1].call_id), Usage { input_tokens: 5, output_tokens: 5, ..Usage::default() });
+    assert_eq!(calls.to_string(), "a (60 + 6 tokens): done\n  b (5 + 5 tokens): ok\n");
+}
+
+#[tokio::test]
+async fn fault_60_a_slow_observer_loses_events_is_told_how_many_and_holds_up_nobody() {
+    let runtime = searching();
+    let mut slow = runtime.events(3);
+    let report = runtime.run("a", "go").await.unwrap();
+    assert_eq!(&*report.output, "done");
+    let kept: Vec<_> = std::iter::from_fn(|| slow.try_next()).collect();
+    assert_eq!(kept.iter().map(word).collect::<Vec<_>>(), ["forward", "request", "reply"]);
+    assert_eq!(slow.lost(), 13);
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_or_goes_away_does_not_touch_the_run() {
+    let runtime = searching();
+    let mut events = runtime.events(100);
+    let observer = tokio::spawn(async move {
+        events.next().await;
+        panic!("an observer's own fault");
+    });
+    assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
+    assert!(observer.await.unwrap_err().is_panic());
+}
+
+#[tokio::test]
+async fn streams_of_all_events_end_with_the_runtime() {
+    let runtime = searching();
+    let mut events = runtime.events(100);
+    runtime.run("a", "go").await.unwrap();
+    runtime.shutdown().await;
+    let mut seen = 0;
+    while events.next().await.is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_that_nobody_observes_are_not_shown_piece_by_piece() {
+    let observed = Arc::new(Mutex::new(Vec::new()));
+    struct Watching(Arc<Mutex<Vec<bool>>>);
+    impl agentouto::Provider for Watching {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            growth: &'a mut agentouto::Growth<'_>,
+        ) -> agentouto::BoxFuture<'a, Result<Reply, agentouto::ProviderError>> {
+            self.0.lock().unwrap().push(growth.is_observed());
+            Box::pin(std::future::ready(Ok(Reply::text("ok"))))
+        }
+    }
+    let runtime = Runtime::builder()
+        .provider("p", Watching(Arc::clone(&observed)))
+        .agent(agentouto::Agent::new("a", ""))
+        .build()
+        .unwrap();
+    runtime.run("a", "go").await.unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    while call.next_event().await.is_some() {}
+    assert_eq!(*observed.lock().unwrap(), [false, true]);
+}

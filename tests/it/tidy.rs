@@ -1,0 +1,113 @@
+//! The shape of the crate: which file may use which, and who may name which foreign crate.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// The files from the ground up. A file imports from a lower floor, or from the left on its own.
+const FLOORS: [&[&str]; 4] = [
+    &["message", "agent", "tool", "context", "provider", "event", "error"],
+    &["prompt", "builtin", "turn", "trace"],
+    &["scope", "span", "invocation", "router", "user", "runtime"],
+    &["providers"],
+];
+
+/// Foreign crates that only some files may name.
+const FOREIGN: [(&str, &[&str]); 4] = [
+    ("ractor", &["invocation", "router", "runtime"]),
+    ("tokio", &["scope", "invocation", "router", "user", "providers"]),
+    ("dashmap", &["router"]),
+    ("reqwest", &["providers/http"]),
+];
+
+/// Every source file but `lib.rs`, by its path without ending, with what it uses of this crate and of others.
+fn sources() -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else {
+                let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+                let name = path.strip_prefix(root).unwrap().with_extension("").to_str().unwrap().to_owned();
+                found.push((name, code(&fs::read_to_string(&path).unwrap())));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    found.retain(|(name, _)| name != "lib");
+    assert!(found.len() > 15, "the sources are found");
+    found
+}
+
+/// The library's code of a file: no comments, no tests.
+fn code(text: &str) -> String {
+    let library = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    library.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+fn module(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+#[test]
+fn a_file_imports_only_from_below_or_from_its_left() {
+    let floor_of: HashMap<&str, (usize, usize)> = FLOORS
+        .iter()
+        .enumerate()
+        .flat_map(|(floor, files)| files.iter().enumerate().map(move |(place, file)| (*file, (floor, place))))
+        .collect();
+    for (name, code) in sources() {
+        let own = floor_of.get(module(&name)).unwrap_or_else(|| panic!("src/{name}.rs stands on no floor"));
+        for used in code
+            .split("crate::")
+            .skip(1)
+            .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next())
+        {
+            let Some(theirs) = floor_of.get(used) else { continue };
+            // The ground floor is values that name each other.
+            let may = theirs.0 < own.0 || theirs.0 == own.0 && (own.0 == 0 || theirs.1 <= own.1);
+            assert!(may, "src/{name}.rs uses `crate::{used}`, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn a_foreign_crate_is_named_only_where_it_belongs() {
+    for (name, code) in sources() {
+        for (krate, files) in FOREIGN {
+            let is_named = code.contains(&format!("{krate}::"));
+            let may = files.iter().any(|file| name == *file || name.starts_with(&format!("{file}/")));
+            assert!(!is_named || may, "src/{name}.rs names `{krate}`");
+        }
+    }
+}
+
+#[test]
+fn the_core_stays_small() {
+    let lines: usize = sources()
+        .iter()
+        .filter(|(name, _)| module(name) != "providers")
+        .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
+        .sum();
+    assert!(lines < 2_500, "floors 0 to 2 have {lines} lines of code");
+}
+
+#[test]
+fn the_agent_loop_fits_on_one_screen() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/invocation.rs")).unwrap();
+    let body = text.split("async fn live(").nth(1).unwrap();
+    let lines = body.split("\n    }\n").next().unwrap().lines().count();
+    assert!(lines < 15, "the loop has {lines} lines");
+}
+
+#[test]
+fn a_file_opens_with_what_it_is() {
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            assert!(fs::read_to_string(&path).unwrap().starts_with("//! "), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The `tracing` spans of a run. In a binary of their own and one at a time, because what `tracing` knows of its
+//! subscribers is global.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agentouto::providers::scripted::Scripted;
+use agentouto::tool::{self, NoArguments};
+use agentouto::{Agent, CallError, Reply, Runtime, RuntimeBuilder};
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Metadata, Subscriber};
+
+fn team(model: Scripted) -> RuntimeBuilder {
+    Runtime::builder().provider("fake", model).agents(["a", "b"].map(|name| Agent::new(name, "Work.")))
+}
+
+fn searching() -> Runtime {
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("search", json!({"q": 1})).usage(10, 1), Reply::call_agent("b", "x").usage(20, 2)])
+        .replies("a", [Reply::finish("done").usage(30, 3)])
+        .replies("b", [Reply::text("ok").usage(5, 5)]);
+    team(model).tool(tool::function("search", "", |_: NoArguments| async { "found" })).build().unwrap()
+}
+
+/// Sets the subscriber of this thread, once no other test has one.
+fn observe(spans: Spans) -> (DefaultGuard, MutexGuard<'static, ()>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    (tracing::subscriber::set_default(spans), turn)
+}
+
+/// A `tracing` subscriber that keeps every span, or panics at one of a name.
+#[derive(Clone, Default)]
+struct Spans {
+    kept: Arc<Mutex<Vec<Kept>>>,
+    panics_at: Option<&'static str>,
+}
+
+#[derive(Default)]
+struct Kept {
+    name: &'static str,
+    has_no_parent: bool,
+    fields: HashMap<&'static str, String>,
+}
+
+impl Visit for Kept {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("agentouto") && metadata.is_span()
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        assert_ne!(Some(span.metadata().name()), self.panics_at, "the subscriber is at fault");
+        let mut kept = Kept { name: span.metadata().name(), has_no_parent: span.is_root(), ..Kept::default() };
+        span.record(&mut kept);
+        let mut all = self.kept.lock().unwrap();
+        all.push(kept);
+        Id::from_u64(all.len() as u64)
+    }
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        values.record(&mut self.kept.lock().unwrap()[span.into_u64() as usize - 1]);
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn spans_are_flat_and_named_after_the_conventions_and_say_nothing_of_what_was_said() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let report = searching().run("a", "a secret").await.unwrap();
+    let kept = std::mem::take(&mut *spans.kept.lock().unwrap());
+    let invocations: Vec<_> = kept.iter().filter(|span| span.name == "invoke_agent").collect();
+    assert_eq!(invocations.len(), 2);
+    assert!(invocations.iter().all(|span| span.has_no_parent));
+    let calls = report.log.tree();
+    let root = calls.calls()[0].call_id.to_string();
+    assert_eq!(invocations[1].fields["agentouto.call.parent"], root);
+    assert_eq!(invocations[1].fields["gen_ai.agent.name"], "b");
+    assert_eq!(invocations[0].fields["gen_ai.operation.name"], "invoke_agent");
+    let chat = kept.iter().find(|span| span.name == "chat").unwrap();
+    assert_eq!(chat.fields["gen_ai.provider.name"], "fake");
+    assert_eq!(chat.fields["gen_ai.usage.input_tokens"], "10");
+    assert_eq!(chat.fields["gen_ai.response.finish_reasons"], "tool_calls");
+    let tool = kept.iter().find(|span| span.name == "execute_tool").unwrap();
+    assert_eq!((&*tool.fields["gen_ai.tool.name"], &*tool.fields["otel.name"]), ("search", "execute_tool search"));
+    let said = ["a secret", "found", "done"];
+    assert!(
+        !kept.iter().flat_map(|span| span.fields.values()).any(|value| said.iter().any(|said| value.contains(said)))
+    );
+}
+
+#[tokio::test]
+async fn content_is_in_the_spans_when_it_was_asked_for() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let model = Scripted::new().replies("a", [Reply::tool("search", json!({"q": 1})), Reply::text("done")]);
+    let search = tool::function("search", "", |_: NoArguments| async { "found" });
+    team(model).tool(search).record_content().build().unwrap().run("a", "a secret").await.unwrap();
+    let kept = spans.kept.lock().unwrap();
+    assert_eq!(kept[0].fields["gen_ai.input.messages"], "a secret");
+    assert_eq!(kept[0].fields["gen_ai.output.messages"], "done");
+    let tool = kept.iter().find(|span| span.name == "execute_tool").unwrap();
+    assert_eq!(
+        (&*tool.fields["gen_ai.tool.call.arguments"], &*tool.fields["gen_ai.tool.call.result"]),
+        (r#"{"q":1}"#, "found")
+    );
+}
+
+#[tokio::test]
+async fn a_subscriber_that_panics_is_an_error_of_the_call_it_panicked_in() {
+    let spans = Spans { panics_at: Some("invoke_agent"), ..Spans::default() };
+    let guard = observe(spans);
+    let runtime = searching();
+    let error = runtime.run("a", "go").await.unwrap_err();
+    drop(guard);
+    let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
+    assert!(message.contains("the subscriber is at fault"), "{message}");
+    runtime.idle().await;
+}
