@@ -5,6 +5,7 @@ mod observers;
 #[cfg(feature = "http")]
 mod openai;
 mod peers;
+mod scenarios;
 mod team;
 mod tidy;
 mod withdrawal;
