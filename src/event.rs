@@ -38,6 +38,11 @@ pub enum EventKind {
         /// The message that ended it.
         answer: Arc<Return>,
     },
+    /// The call was not begun, because nobody has that name.
+    Undelivered {
+        /// The name.
+        agent: Name,
+    },
     /// A model is asked.
     ModelRequest {
         /// Which of the call's requests this is, from 1.

@@ -158,10 +158,13 @@ impl Router {
         }
     }
 
-    fn unknown(&self, name: &Name) -> CallError {
+    /// What comes of a Forward to nobody: it is not sent, and its sender reads who there is.
+    fn undelivered(&self, forward: &Forward, scope: &Scope) -> Return {
         let roster = self.roster();
-        let count = roster.names().count();
-        CallError::UnknownAgent { agent: Arc::clone(name), nearest: nearest(name, roster.names()), count }
+        let (nearest, count) = (nearest(&forward.receiver, roster.names()), roster.names().count());
+        let error = CallError::UnknownAgent { agent: Arc::clone(&forward.receiver), nearest, count };
+        scope.show(forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
+        forward.answer(Err(error))
     }
 }
 
@@ -172,6 +175,9 @@ fn no_provider(agent: &Agent, known: Vec<Name>) -> BuildError {
 impl Deliver for Router {
     fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return> {
         let forward = Arc::new(forward);
+        let Some(peer) = self.peers.get(&forward.receiver).map(|peer| peer.clone()) else {
+            return Box::pin(ready(self.undelivered(&forward, scope)));
+        };
         scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
         let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
         if self.root.is_withdrawn() {
@@ -180,12 +186,10 @@ impl Deliver for Router {
         if scope.is_withdrawn() {
             return pending.on(ready(Err(CallError::Withdrawn)));
         }
-        let peer = self.peers.get(&forward.receiver).map(|peer| peer.clone());
         match peer {
-            None => pending.on(ready(Err(self.unknown(&forward.receiver)))),
-            Some(Peer::Actor(actor)) => pending.on(actor.call(forward, scope, self)),
-            Some(Peer::User(answerer)) => pending.on(self.invoke(forward, Mind::Person(answerer), scope)),
-            Some(Peer::Agent { agent, provider_name, provider }) => {
+            Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
+            Peer::User(answerer) => pending.on(self.invoke(forward, Mind::Person(answerer), scope)),
+            Peer::Agent { agent, provider_name, provider } => {
                 let (tools, roster) = (Arc::clone(&self.tools), self.roster());
                 let deliver = Arc::clone(&self) as Arc<dyn Deliver>;
                 let doors = Doors { agent, provider_name, provider, tools, roster, deliver };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Incoming,
-    Message, Reply, ReplyPort, Request, Runtime, ToolSpec,
+    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, EventKind, Forward,
+    Incoming, Message, Reply, ReplyPort, Request, Runtime, ToolSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -49,8 +49,13 @@ async fn a_user_who_can_be_called_is_asked_on_the_same_path_as_an_agent() {
 #[tokio::test]
 async fn a_user_nobody_answers_for_cannot_be_called() {
     let model = Scripted::new().replies("buyer", [Reply::call_agent("user", "Shall I?"), Reply::text("never mind")]);
-    let report = team(model, ["buyer"]).build().unwrap().run("buyer", "go").await.unwrap();
-    assert_eq!(path(&report.log)[2], "buyer < user: error: Unknown agent: user; available agents: buyer");
+    let runtime = team(model, ["buyer"]).build().unwrap();
+    let mut events = runtime.events(100);
+    let report = runtime.run("buyer", "go").await.unwrap();
+    assert_eq!(path(&report.log), ["user > buyer: go", "user < buyer: never mind"], "a Forward to nobody is not sent");
+    let undelivered =
+        |event: agentouto::Event| matches!(event.kind, EventKind::Undelivered { agent } if &*agent == "user");
+    assert!(std::iter::from_fn(|| events.try_next()).any(undelivered));
 }
 
 #[tokio::test]
@@ -175,7 +180,7 @@ async fn peers_join_and_leave_while_an_invocation_sees_the_roster_with_which_it_
         later.iter().any(|prompt| prompt.starts_with("You are \"c\". New.\n\nAvailable agents:\n- a: ")),
         "{later:?}"
     );
-    assert!(path(&report.log).iter().any(|line| line == "a < b: error: Unknown agent: b; available agents: a, c"));
+    assert!(!path(&report.log).iter().any(|line| line == "a > b: 2"), "`b` has left");
     assert!(path(&report.log).iter().any(|line| line == "a < c: ok"));
     assert!(!runtime.leave("b"));
 }
