@@ -7,7 +7,7 @@ use serde_json::json;
 
 /// A runtime whose agents do the workloads: `wide` makes as many calls as its input says, to `worker` or to
 /// `holder`; `deep` calls itself; `long` uses a tool as often as its input says.
-pub fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Runtime::builder()
         .provider("script", model())
         .agents(["wide", "worker", "holder", "deep", "long"].map(|name| Agent::new(name, "Work.")))
@@ -36,18 +36,18 @@ fn calls(agent: &str, n: usize) -> Reply {
     (0..n).fold(Reply::default(), |reply, _| reply.and_call_agent(agent, "work"))
 }
 
-pub async fn fanout(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+pub(crate) async fn fanout(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
     runtime.run("wide", format!("worker {n}")).await
 }
 
-pub async fn chain(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+pub(crate) async fn chain(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
     runtime.run("deep", n.to_string()).await
 }
 
-pub async fn turns(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+pub(crate) async fn turns(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
     runtime.run("long", n.to_string()).await
 }
 
-pub async fn hold(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
+pub(crate) async fn hold(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
     runtime.run("wide", format!("holder {n}")).await
 }

@@ -53,16 +53,16 @@ async fn call<T: Send + 'static>(ask: impl FnOnce(RpcReplyPort<T>) -> Ask) -> T 
     answer
 }
 
-pub async fn fanout(n: usize) -> usize {
+pub(crate) async fn fanout(n: usize) -> usize {
     call(move |reply| Ask::Wide(n, Ask::Work, reply)).await
 }
 
-pub async fn chain(n: usize) -> usize {
+pub(crate) async fn chain(n: usize) -> usize {
     call(move |reply| Ask::Deeper(n, reply)).await;
     n
 }
 
-pub async fn turns(n: usize) -> usize {
+pub(crate) async fn turns(n: usize) -> usize {
     let (actor, _) = Worker::spawn(None, Worker, ()).await.expect("spawned");
     for _ in 0..n {
         actor.call(Ask::Work, None).await.expect("answered");
@@ -71,6 +71,6 @@ pub async fn turns(n: usize) -> usize {
     n
 }
 
-pub async fn hold(n: usize) -> usize {
+pub(crate) async fn hold(n: usize) -> usize {
     call(move |reply| Ask::Wide(n, Ask::Hold, reply)).await
 }

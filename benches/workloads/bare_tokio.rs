@@ -12,11 +12,11 @@ async fn call(work: impl Future<Output = String> + Send + 'static) -> String {
     answer.await.expect("answered")
 }
 
-pub async fn fanout(n: usize) -> usize {
+pub(crate) async fn fanout(n: usize) -> usize {
     unconstrained(join_all((0..n).map(|_| call(async { "done".to_owned() })))).await.len()
 }
 
-pub async fn chain(n: usize) -> usize {
+pub(crate) async fn chain(n: usize) -> usize {
     fn deeper(left: usize) -> BoxFuture<'static, String> {
         Box::pin(async move { if left > 1 { call(deeper(left - 1)).await } else { "done".to_owned() } })
     }
@@ -24,7 +24,7 @@ pub async fn chain(n: usize) -> usize {
     n
 }
 
-pub async fn turns(n: usize) -> usize {
+pub(crate) async fn turns(n: usize) -> usize {
     for _ in 0..n {
         call(async { "done".to_owned() }).await;
     }

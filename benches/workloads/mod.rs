@@ -7,11 +7,11 @@
 
 #![allow(dead_code, reason = "each user measures some of it")]
 
-pub mod agents;
-pub mod bare_ractor;
-pub mod bare_tokio;
+pub(crate) mod agents;
+pub(crate) mod bare_ractor;
+pub(crate) mod bare_tokio;
 
 use std::time::Duration;
 
 /// How long `hold` parks a callee.
-pub const HELD: Duration = Duration::from_secs(1);
+pub(crate) const HELD: Duration = Duration::from_secs(1);
