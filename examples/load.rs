@@ -1,12 +1,8 @@
-//! Measures one workload, on agentouto or with `--floor` on bare ractor, and prints one JSON line:
-//!
-//! ```sh
-//! cargo run --release --example load -- <fanout|chain|loop|hold> <N> [--floor] [--traced]
-//! ```
-//!
-//! `hold` parks N calls at once inside the model for one second. `--traced` installs a `tracing` subscriber.
+//! Measures a workload, with `--floor` on bare ractor, with `--traced` under a `tracing` subscriber. One JSON line:
+//! `cargo run --release --example load -- <fanout|chain|loop|hold|withdraw> <N> [--floor] [--traced]`
+//! `hold` parks N calls in the model for a second; `withdraw` times how a parked chain of N calls ends.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agentouto::Message;
 use serde_json::json;
@@ -23,34 +19,38 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if flags.iter().any(|flag| flag == "--traced") {
         tracing_subscriber::fmt().with_writer(std::io::sink).init();
     }
-    let begun = Instant::now();
-    let (forwards, returns) = match flags.iter().any(|flag| flag == "--floor") {
+    let (wall, forwards, returns) = match flags.iter().any(|flag| flag == "--floor") {
         true => floor(workload, n).await?,
         false => run(workload, n).await?,
     };
-    let wall_s = begun.elapsed().as_secs_f64();
-    let line = json!({
-        "workload": workload, "n": n, "wall_s": wall_s, "per_op_us": wall_s * 1e6 / n as f64,
-        "peak_rss_mb": peak_rss_mb()?, "forwards": forwards, "returns": returns,
-    });
-    println!("{line}");
+    let (wall_s, per_op_us) = (wall.as_secs_f64(), wall.as_secs_f64() * 1e6 / n as f64);
+    println!(
+        "{}",
+        json!({
+            "workload": workload, "n": n, "wall_s": wall_s, "per_op_us": per_op_us,
+            "peak_rss_mb": peak_rss_mb()?, "forwards": forwards, "returns": returns,
+        })
+    );
     Ok(())
 }
 
-async fn run(workload: &str, n: usize) -> Result<(usize, usize), Box<dyn std::error::Error>> {
-    let runtime = agents::runtime();
-    let report = match workload {
-        "fanout" => agents::fanout(&runtime, n).await?,
-        "chain" => agents::chain(&runtime, n).await?,
-        "loop" => agents::turns(&runtime, n).await?,
-        "hold" => agents::hold(&runtime, n).await?,
+async fn run(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<dyn std::error::Error>> {
+    let (runtime, begun) = (agents::runtime(), Instant::now());
+    let (log, begun) = match workload {
+        "fanout" => (agents::fanout(&runtime, n).await?.log, begun),
+        "chain" => (agents::chain(&runtime, n).await?.log, begun),
+        "loop" => (agents::turns(&runtime, n).await?.log, begun),
+        "hold" => (agents::hold(&runtime, n).await?.log, begun),
+        "withdraw" => agents::withdraw(&runtime, n).await,
         other => return Err(format!("unknown workload `{other}`").into()),
     };
-    let forwards = report.log.messages().filter(|message| matches!(message, Message::Forward(_))).count();
-    Ok((forwards, report.log.messages().count() - forwards))
+    let wall = begun.elapsed();
+    let forwards = log.messages().filter(|message| matches!(message, Message::Forward(_))).count();
+    Ok((wall, forwards, log.messages().count() - forwards))
 }
 
-async fn floor(workload: &str, n: usize) -> Result<(usize, usize), Box<dyn std::error::Error>> {
+async fn floor(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<dyn std::error::Error>> {
+    let begun = Instant::now();
     let calls = match workload {
         "fanout" => bare_ractor::fanout(n).await,
         "chain" => bare_ractor::chain(n).await,
@@ -58,7 +58,7 @@ async fn floor(workload: &str, n: usize) -> Result<(usize, usize), Box<dyn std::
         "hold" => bare_ractor::hold(n).await,
         other => return Err(format!("unknown workload `{other}`").into()),
     };
-    Ok((calls, calls))
+    Ok((begun.elapsed(), calls, calls))
 }
 
 /// The most memory that this process has had so far, as Linux tells it.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
+use futures_util::{FutureExt as _, StreamExt as _, poll};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::coop;
 use tracing::Instrument as _;
@@ -48,14 +49,18 @@ pub(crate) enum Mind {
 }
 
 /// All that an agent's invocation is handed.
-#[derive(Clone)]
 pub(crate) struct Doors {
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) deliver: Arc<dyn Deliver>,
+}
+
+/// What is the same in all invocations of an agent. Shared as one, because many begin at once.
+pub(crate) struct Seat {
     pub(crate) agent: Arc<Agent>,
     pub(crate) provider_name: Name,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) tools: Arc<Toolbox>,
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) deliver: Arc<dyn Deliver>,
 }
 
 /// The door through which a Forward leaves.
@@ -84,8 +89,8 @@ impl Actor for Invocation {
             }
             None => Err(CallError::Withdrawn),
         };
-        if let Err(late) = reply.send(forward.answer(result)) {
-            drop(late);
+        let is_withdrawn = result == Err(CallError::Withdrawn);
+        if reply.send(forward.answer(result)).is_err() && !is_withdrawn {
             scope.show(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
         }
         myself.stop(None);
@@ -118,11 +123,12 @@ struct Life<'a> {
 
 impl<'a> Life<'a> {
     fn new(forward: &'a Arc<Forward>, doors: Doors, scope: &'a Scope) -> Self {
+        let seat = &doors.seat;
         let request = Request {
             call_id: forward.call_id,
-            agent: Arc::clone(&doors.agent),
-            context: Context::new(doors.roster.prompt(&doors.agent), forward),
-            tools: Arc::clone(doors.tools.specs()),
+            agent: Arc::clone(&seat.agent),
+            context: Context::new(doors.roster.prompt(&seat.agent), forward),
+            tools: Arc::clone(seat.tools.specs()),
         };
         Self { forward, scope, doors, request, calls: 0 }
     }
@@ -131,7 +137,7 @@ impl<'a> Life<'a> {
     async fn live(&mut self) -> Result<Content, CallError> {
         loop {
             let reply = self.ask().await?;
-            match turn::next(&mut self.request.context, reply, &self.doors.tools, &self.doors.roster) {
+            match turn::next(&mut self.request.context, reply, &self.doors.seat.tools, &self.doors.roster) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.act(actions).await,
             }
@@ -142,18 +148,18 @@ impl<'a> Life<'a> {
     async fn ask(&self) -> Result<Reply, CallError> {
         // A model and tools that answer at once must not keep a withdrawal from being seen.
         coop::consume_budget().await;
+        let Seat { agent, provider_name, provider, .. } = &*self.doors.seat;
         let turn = self.request.context.turns() + 1;
-        let model = &self.doors.agent.model;
-        self.show(|| EventKind::ModelRequest { turn, model: Arc::clone(model) });
+        self.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
         let mut show = |delta| self.show(|| EventKind::ModelDelta { delta });
         let growth = if self.scope.is_streamed() { Growth::shown_to(&mut show) } else { Growth::unobserved() };
         let mut asking = Asking { life: self, begun: Instant::now(), growth, is_over: false };
-        let span = span::chat(&self.request, &self.doors.provider_name);
-        let replying = self.doors.provider.reply(&self.request, &mut asking.growth);
-        let reply = self.watched(replying, "provider", &self.doors.provider_name).instrument(span.clone()).await;
+        let span = span::chat(&self.request, provider_name);
+        let replying = provider.reply(&self.request, &mut asking.growth);
+        let reply = self.watched(replying, "provider", provider_name).instrument(span.clone()).await;
         asking.end(&reply);
         span::replied(&span, &reply);
-        reply.map_err(|error| CallError::Provider { provider: Arc::clone(&self.doors.provider_name), error })
+        reply.map_err(|error| CallError::Provider { provider: Arc::clone(provider_name), error })
     }
 
     /// Carries out all actions of a turn at once, and records what came of them in order.
@@ -169,8 +175,7 @@ impl<'a> Life<'a> {
         });
         // Every Forward is sent before the first future is polled, so that they leave in order.
         let acting: Vec<_> = acting.collect();
-        // Unconstrained, because a budget that runs out half-way would have tokio poll all the others in vain.
-        let outputs = coop::unconstrained(join_all(acting)).await;
+        let outputs = all(acting).await;
         self.calls += outputs.len() as u64;
         self.request.context.answer(outputs);
     }
@@ -264,6 +269,32 @@ impl Future for Acting<'_> {
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),
         }
     }
+}
+
+/// How many actions are started before those started get a turn.
+const STARTED_AT_ONCE: usize = 64;
+
+/// Carries out all actions concurrently; their outputs come in order.
+///
+/// The first of very many may be over before the last is started: what they needed is used again, and no thread is
+/// kept for long.
+async fn all(mut acting: Vec<Acting<'_>>) -> Vec<ToolOutput> {
+    let mut outputs = Vec::with_capacity(acting.len());
+    let mut running = FuturesOrdered::new();
+    let mut waiting = acting.drain(..);
+    loop {
+        running.extend(waiting.by_ref().take(STARTED_AT_ONCE));
+        if waiting.len() == 0 {
+            break;
+        }
+        // Unconstrained, because a budget that runs out half-way would have tokio poll all the others in vain.
+        while let Poll::Ready(Some(output)) = poll!(coop::unconstrained(running.next())) {
+            outputs.push(output);
+        }
+        tokio::task::yield_now().await;
+    }
+    outputs.extend(coop::unconstrained(running.collect::<Vec<_>>()).await);
+    outputs
 }
 
 /// Runs a tool where it belongs: here, or on a thread that it may block.

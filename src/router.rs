@@ -18,7 +18,7 @@ use tokio_util::sync::DropGuard;
 use crate::agent::Agent;
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
-use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, panic_text};
+use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Seat, panic_text};
 use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
 use crate::prompt::Roster;
 use crate::provider::Provider;
@@ -41,7 +41,7 @@ pub(crate) struct Router {
 /// Whoever can be called.
 #[derive(Clone)]
 pub(crate) enum Peer {
-    Agent { agent: Arc<Agent>, provider_name: Name, provider: Arc<dyn Provider> },
+    Agent(Arc<Seat>),
     Actor(ActorPeer),
     User(Arc<dyn Answerer>),
 }
@@ -83,7 +83,8 @@ impl Router {
             None => return Err(no_provider(&agent, known())),
         };
         let (provider_name, provider) = (Arc::clone(chosen.0), Arc::clone(chosen.1));
-        Ok(Peer::Agent { agent: Arc::new(agent), provider_name, provider })
+        let (agent, tools) = (Arc::new(agent), Arc::clone(&self.tools));
+        Ok(Peer::Agent(Arc::new(Seat { agent, provider_name, provider, tools })))
     }
 
     /// Adds peers, each with what the others are told of it. If a name is taken, nobody is added.
@@ -189,10 +190,8 @@ impl Deliver for Router {
         match peer {
             Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
             Peer::User(answerer) => pending.on(self.invoke(forward, Mind::Person(answerer), scope)),
-            Peer::Agent { agent, provider_name, provider } => {
-                let (tools, roster) = (Arc::clone(&self.tools), self.roster());
-                let deliver = Arc::clone(&self) as Arc<dyn Deliver>;
-                let doors = Doors { agent, provider_name, provider, tools, roster, deliver };
+            Peer::Agent(seat) => {
+                let doors = Doors { seat, roster: self.roster(), deliver: Arc::clone(&self) as Arc<dyn Deliver> };
                 pending.on(self.invoke(forward, Mind::Model(doors), scope))
             }
         }

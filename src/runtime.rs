@@ -34,7 +34,6 @@ pub struct Runtime {
 
 impl Runtime {
     /// A runtime to be filled.
-    #[must_use]
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
@@ -220,7 +219,7 @@ impl RuntimeBuilder {
                 return Err(BuildError::Name { what: "provider", name, reason: TAKEN });
             }
         }
-        let tools = Toolbox::new(check_tools(self.tools)?, builtin::specs());
+        let tools = toolbox(self.tools)?;
         let hub = Arc::new(Hub::new(self.records_content));
         let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
         let router = Router::new(providers, tools, call_ids, Scope::root(Arc::clone(&hub)));
@@ -255,22 +254,20 @@ fn join(router: &Router, joining: impl IntoIterator<Item = Joining>) -> Result<(
     router.join(peers).map_err(|name| BuildError::Name { what: "agent, actor or user", name, reason: TAKEN })
 }
 
-fn check_tools(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<(crate::ToolSpec, Arc<dyn Tool>)>, BuildError> {
-    let mut names = HashSet::new();
-    tools
-        .into_iter()
-        .map(|tool| {
-            let spec = tool.spec();
-            check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
-            if !names.insert(Arc::clone(&spec.name)) {
-                return Err(BuildError::Name { what: "tool", name: spec.name, reason: TAKEN });
-            }
-            match spec.parameters["type"] == "object" {
-                true => Ok((spec, tool)),
-                false => Err(BuildError::Parameters { tool: spec.name }),
-            }
-        })
-        .collect()
+fn toolbox(tools: Vec<Arc<dyn Tool>>) -> Result<Toolbox, BuildError> {
+    let (mut named, mut names) = (Vec::new(), HashSet::new());
+    for tool in tools {
+        let spec = tool.spec();
+        check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
+        if !names.insert(Arc::clone(&spec.name)) {
+            return Err(BuildError::Name { what: "tool", name: spec.name, reason: TAKEN });
+        }
+        if spec.parameters["type"] != "object" {
+            return Err(BuildError::Parameters { tool: spec.name });
+        }
+        named.push((spec, tool));
+    }
+    Ok(Toolbox::new(named, builtin::specs()))
 }
 
 fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), BuildError> {

@@ -16,7 +16,9 @@ use crate::trace::Log;
 
 /// Withdrawal and observers of a held call and all below it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Scope {
+pub(crate) struct Scope(Arc<Shared>);
+
+struct Shared {
     withdrawal: CancellationToken,
     sinks: Arc<[Sink]>,
     hub: Arc<Hub>,
@@ -25,34 +27,39 @@ pub(crate) struct Scope {
 impl Scope {
     /// A scope that nothing is above.
     pub(crate) fn root(hub: Arc<Hub>) -> Self {
-        Self { withdrawal: CancellationToken::new(), sinks: Arc::default(), hub }
+        Self::new(CancellationToken::new(), Arc::default(), hub)
+    }
+
+    fn new(withdrawal: CancellationToken, sinks: Arc<[Sink]>, hub: Arc<Hub>) -> Self {
+        Self(Arc::new(Shared { withdrawal, sinks, hub }))
     }
 
     /// A scope that is withdrawn with this one, or alone.
     pub(crate) fn child(&self) -> Self {
-        Self { withdrawal: self.withdrawal.child_token(), ..self.clone() }
+        Self::new(self.0.withdrawal.child_token(), Arc::clone(&self.0.sinks), Arc::clone(&self.0.hub))
     }
 
     /// The same scope, observed by one more.
     pub(crate) fn observed_by(&self, sink: Sink) -> Self {
-        Self { sinks: self.sinks.iter().cloned().chain([sink]).collect(), ..self.clone() }
+        let sinks = self.0.sinks.iter().cloned().chain([sink]).collect();
+        Self::new(self.0.withdrawal.clone(), sinks, Arc::clone(&self.0.hub))
     }
 
     pub(crate) fn withdraw(&self) {
-        self.withdrawal.cancel();
+        self.0.withdrawal.cancel();
     }
 
     /// Withdraws when dropped.
     pub(crate) fn withdraw_on_drop(&self) -> DropGuard {
-        self.withdrawal.clone().drop_guard()
+        self.0.withdrawal.clone().drop_guard()
     }
 
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.withdrawal.is_cancelled()
+        self.0.withdrawal.is_cancelled()
     }
 
     pub(crate) async fn withdrawn(&self) {
-        self.withdrawal.cancelled().await;
+        self.0.withdrawal.cancelled().await;
     }
 
     /// Runs `future` unless and until the scope is withdrawn; `None` if it is. Once it is, `future` is not polled
@@ -60,27 +67,28 @@ impl Scope {
     pub(crate) async fn unless_withdrawn<F: Future>(&self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
-            () = self.withdrawal.cancelled() => None,
+            () = self.0.withdrawal.cancelled() => None,
             output = future => Some(output),
         }
     }
 
     /// Whether anybody sees every step, as a log does not.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.hub.observers.load(Ordering::Relaxed) > 0 || self.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_)))
+        self.0.hub.observers.load(Ordering::Relaxed) > 0
+            || self.0.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_)))
     }
 
     pub(crate) fn records_content(&self) -> bool {
-        self.hub.records_content
+        self.0.hub.records_content
     }
 
     /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
-        if !self.sinks.is_empty() || self.hub.observers.load(Ordering::Relaxed) > 0 {
-            let sequence = self.hub.sequence.fetch_add(1, Ordering::Relaxed);
+        if !self.0.sinks.is_empty() || self.0.hub.observers.load(Ordering::Relaxed) > 0 {
+            let sequence = self.0.hub.sequence.fetch_add(1, Ordering::Relaxed);
             let event = Event { sequence, call_id: forward.call_id, parent: forward.parent, kind: kind() };
-            self.hub.observe(&event);
-            for sink in &*self.sinks {
+            self.0.hub.observe(&event);
+            for sink in &*self.0.sinks {
                 sink.observe(&event);
             }
         }

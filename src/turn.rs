@@ -42,7 +42,8 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
     }
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
-    let answer = reply.tool_calls.iter().filter(|call| ends(call)).find_map(|call| finish(call).ok());
+    let answer =
+        reply.tool_calls.iter().filter(|call| ends(call)).find_map(|call| builtin::finish(&call.arguments).ok());
     if let Some(answer) = answer {
         return Step::Finish(answer.into());
     }
@@ -56,16 +57,12 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
     Step::Act(actions.collect())
 }
 
-fn finish(call: &ToolCall) -> Result<String, String> {
-    builtin::finish(builtin::arguments(&call.arguments)?)
-}
-
 fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
     match &*call.name {
-        FINISH => Err(finish(call).err().unwrap_or_default()),
+        FINISH => Err(builtin::finish(&call.arguments).err().unwrap_or_default()),
         CALL_AGENT => {
-            let (agent, message) = builtin::call_agent(builtin::arguments(&call.arguments)?)?;
-            Ok(Action::CallAgent { agent, message: message.into() })
+            let (agent, message) = builtin::call_agent(&call.arguments)?;
+            Ok(Action::CallAgent { agent, message })
         }
         name => match tools.find(name) {
             Some(tool) => {
@@ -92,27 +89,12 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a Name>) -
     const SHOWN: usize = 20;
     let mut names: Vec<&Name> = names.collect();
     if names.len() > SHOWN {
-        names.sort_by_cached_key(|name| distance(wanted, name));
+        // A model's "name" may be a whole page; the longest real one has 64 letters.
+        let wanted = wanted.chars().take(64).collect::<String>().to_lowercase();
+        names.sort_by_cached_key(|name| strsim::levenshtein(&wanted, &name.to_lowercase()));
         names.truncate(SHOWN);
     }
     names.into_iter().cloned().collect()
-}
-
-/// How many letters must be added, taken away or changed to get from one word to the other (Levenshtein).
-fn distance(from: &str, to: &str) -> usize {
-    // A model's "name" may be a whole page; the longest real name has 64 letters.
-    let from: Vec<char> = from.chars().take(64).flat_map(char::to_lowercase).collect();
-    let mut row: Vec<usize> = (0..=from.len()).collect();
-    for (above, letter) in to.chars().flat_map(char::to_lowercase).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = above + 1;
-        for (place, other) in from.iter().enumerate() {
-            let changed = diagonal + usize::from(*other != letter);
-            diagonal = row[place + 1];
-            row[place + 1] = changed.min(diagonal + 1).min(row[place] + 1);
-        }
-    }
-    row[from.len()]
 }
 
 #[cfg(test)]
@@ -234,13 +216,6 @@ mod tests {
         assert!(ids.iter().all(|id| !id.is_empty()));
         let unique: std::collections::HashSet<_> = ids.iter().collect();
         assert_eq!(unique.len(), ids.len(), "{ids:?}");
-    }
-
-    #[test]
-    fn spellings_are_compared_letter_by_letter() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("Writer", "writer"), 0);
-        assert_eq!(distance("", "ab"), 2);
     }
 
     #[test]

@@ -109,13 +109,9 @@ impl Call {
     }
 
     /// The same call with what was said before. To be set before the call is sent.
-    pub fn history(self, history: impl Into<Arc<[ChatMessage]>>) -> Self {
-        self.before_sending(|forward| forward.history = history.into())
-    }
-
-    fn before_sending(mut self, change: impl FnOnce(&mut Forward)) -> Self {
+    pub fn history(mut self, history: impl Into<Arc<[ChatMessage]>>) -> Self {
         if let State::Unsent(forward, _) = &mut self.state {
-            change(forward);
+            forward.history = history.into();
         }
         self
     }

@@ -1,7 +1,6 @@
 //! What a hundred thousand calls leave behind: nothing. In a binary of its own, because it measures the process.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -143,49 +142,48 @@ async fn audit(mut events: Events) -> (HashMap<CallId, (u32, u32)>, u64) {
     (outcomes, events.lost())
 }
 
-async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>) {
+fn stormy(seed: u64) -> Runtime {
     let model = Scripted::computed(move |request: &Request| match request.context.turns() {
         0 => Fate::of(seed, request.call_id, 0).reply(request.context.input()),
         _ => Reply::text("done").into(),
     });
     let dice = AtomicU64::new(seed);
-    let runtime = Runtime::builder()
+    let shaky = tool::function("shaky", "", move |_: NoArguments| {
+        let roll = dice.fetch_add(1, Ordering::Relaxed);
+        async move { assert!(!roll.is_multiple_of(3), "a tool's panic") }
+    });
+    Runtime::builder()
         .provider("fake", model)
         .agents(["a", "b"].map(|name| Agent::new(name, "Work.")))
         .tool(tool::function("fails", "", |_: NoArguments| async { Err::<(), _>("as always") }))
-        .tool(tool::function("shaky", "", move |_: NoArguments| {
-            let roll = dice.fetch_add(1, Ordering::Relaxed);
-            async move {
-                if roll.is_multiple_of(3) {
-                    panic!("a tool's panic")
-                }
-            }
-        }))
+        .tool(shaky)
         .call_ids(CallId::seeded(seed))
         .build()
-        .unwrap();
+        .unwrap()
+}
+
+/// Puts a new actor in the place of one that has died.
+async fn replace_if_dead(runtime: &Runtime, name: &'static str, actor: &mut Option<ActorRef<Incoming>>) {
+    if actor.as_ref().is_none_or(|actor| actor.get_status() == ractor::ActorStatus::Stopped) {
+        let peer = Peer { kills: name == "fragile", count: AtomicUsize::new(0) };
+        let (spawned, _) = Actor::spawn(None, peer, ()).await.unwrap();
+        runtime.leave(name);
+        runtime.join_actor(name, "Unsteady.", spawned.clone()).unwrap();
+        *actor = Some(spawned);
+    }
+}
+
+/// Makes calls until there were `runs`, a tenth of which the user withdraws, and gives how often each call began and ended.
+async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>) {
+    let runtime = stormy(seed);
     let audit = tokio::spawn(audit(runtime.events(4_000_000)));
-    let peers = |name: &'static str, kills| {
-        let runtime = runtime.clone();
-        async move {
-            let (actor, _) = Actor::spawn(None, Peer { kills, count: AtomicUsize::new(0) }, ()).await.unwrap();
-            runtime.leave(name);
-            let _ = runtime.join_actor(name, "Unsteady.", actor.clone());
-            actor
-        }
-    };
-    let mut fickle = peers("fickle", false).await;
-    let mut fragile = peers("fragile", true).await;
+    let (mut fickle, mut fragile) = (None, None);
     let user = runtime.user("tester");
     for batch in 0..runs / 100 {
-        if fragile.get_status() == ractor::ActorStatus::Stopped {
-            fragile = peers("fragile", true).await;
-        }
-        if fickle.get_status() == ractor::ActorStatus::Stopped {
-            fickle = peers("fickle", false).await;
-        }
+        replace_if_dead(&runtime, "fickle", &mut fickle).await;
+        replace_if_dead(&runtime, "fragile", &mut fragile).await;
         let calls = (0..100).map(|nth| {
-            let mut call = Box::pin(user.caller().call_agent(if nth % 2 == 0 { "a" } else { "b" }, "root"));
+            let mut call = user.caller().call_agent(if nth % 2 == 0 { "a" } else { "b" }, "root");
             let withdrawn = (batch + nth) % 10 == 0;
             async move {
                 if withdrawn {
@@ -198,8 +196,9 @@ async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>)
         });
         futures_util::future::join_all(calls).await;
     }
-    fickle.kill();
-    fragile.kill();
+    for actor in [fickle, fragile].into_iter().flatten() {
+        actor.kill();
+    }
     runtime.shutdown().await;
     let (outcomes, lost) = audit.await.unwrap();
     assert_eq!(lost, 0, "the audit saw everything");
@@ -209,8 +208,6 @@ async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_panics_errors_kills_and_withdrawals_leaves_one_outcome_each_and_nobody_alive() {
     let _alone = ALONE.lock().await;
-    static HOOK: Mutex<()> = Mutex::new(());
-    let _hook = HOOK.lock().unwrap();
     // The panics are meant; a hundred thousand backtraces are not.
     std::panic::set_hook(Box::new(|_| {}));
     let seed = std::env::var("AGENTOUTO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {

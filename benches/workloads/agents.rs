@@ -1,8 +1,10 @@
 //! On agentouto, with a model that answers at once.
 
+use std::time::{Duration, Instant};
+
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
-use agentouto::{Agent, Reply, Report, Request, RunError, Runtime};
+use agentouto::{Agent, Log, Reply, Report, Request, RunError, Runtime};
 use serde_json::json;
 
 /// A runtime whose agents do the workloads: `wide` makes as many calls as its input says, to `worker` or to
@@ -24,7 +26,11 @@ fn model() -> Scripted {
         let number = || input.split(' ').next_back().and_then(|word| word.parse().ok()).unwrap_or(0_usize);
         match &*request.agent.name {
             "wide" if turns == 0 => calls(input.split(' ').next().unwrap_or_default(), number()).into(),
-            "deep" if turns == 0 && number() > 1 => Reply::call_agent("deep", &(number() - 1).to_string()).into(),
+            "deep" if turns == 0 && number() > 1 => {
+                let word = if input.starts_with("park") { "park" } else { "go" };
+                Reply::call_agent("deep", &format!("{word} {}", number() - 1)).into()
+            }
+            "deep" if input.starts_with("park") => done.clone().after(Duration::from_secs(3_600)),
             "long" if turns < number() => noop.clone(),
             "holder" => done.clone().after(super::HELD),
             _ => done.clone(),
@@ -41,7 +47,7 @@ pub(crate) async fn fanout(runtime: &Runtime, n: usize) -> Result<Report, RunErr
 }
 
 pub(crate) async fn chain(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
-    runtime.run("deep", n.to_string()).await
+    runtime.run("deep", format!("go {n}")).await
 }
 
 pub(crate) async fn turns(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
@@ -50,4 +56,18 @@ pub(crate) async fn turns(runtime: &Runtime, n: usize) -> Result<Report, RunErro
 
 pub(crate) async fn hold(runtime: &Runtime, n: usize) -> Result<Report, RunError> {
     runtime.run("wide", format!("holder {n}")).await
+}
+
+/// Withdraws a chain of N calls whose last one is parked, and waits until all have ended. Gives the moment at which
+/// it was withdrawn.
+pub(crate) async fn withdraw(runtime: &Runtime, n: usize) -> (Log, Instant) {
+    let mut call = runtime.user("user").forward("deep", format!("park {n}"));
+    while runtime.invocations() < n {
+        let _ = tokio::time::timeout(Duration::from_millis(1), &mut call).await;
+    }
+    let begun = Instant::now();
+    call.withdraw();
+    let log = call.await.expect_err("it was withdrawn").log;
+    runtime.idle().await;
+    (log, begun)
 }

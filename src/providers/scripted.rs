@@ -154,10 +154,9 @@ impl Provider for Scripted {
         match scripted.is_instant() {
             true => Box::pin(std::future::ready(scripted.perform())),
             false => Box::pin(async move {
-                let mut pieces = scripted.pieces.iter();
-                let pause = scripted.delay / u32::try_from(pieces.len() + 1).unwrap_or(u32::MAX);
+                let pause = scripted.delay / u32::try_from(scripted.pieces.len() + 1).unwrap_or(u32::MAX);
                 tokio::time::sleep(pause).await;
-                while let Some(piece) = pieces.next() {
+                for piece in &scripted.pieces {
                     growth.delta(Delta::Text(Arc::clone(piece)));
                     tokio::time::sleep(pause).await;
                 }

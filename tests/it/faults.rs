@@ -162,7 +162,10 @@ async fn fault_43_a_panic_with_any_payload_is_one_error_with_its_text() {
         let reply = Reply::tool("here", json!({})).and_tool("there", json!({})).and_tool("echo", json!({"n": 1}));
         let read = read_after(reply, |builder| {
             builder
-                .tool(tool::function("here", "", move |_: NoArguments| std::future::ready(here())))
+                .tool(tool::function("here", "", move |_: NoArguments| {
+                    here();
+                    async {}
+                }))
                 .tool(tool::blocking("there", "", move |_: NoArguments| there()))
                 .tool(echo())
         })

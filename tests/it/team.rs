@@ -1,51 +1,39 @@
-//! What the tests have in common: agents on a script, and a tool that a test holds by a string.
-
-use std::sync::Arc;
+//! What the tests have in common: agents on a script, and a tool that never ends.
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{
     Agent, Arguments, BoxFuture, Content, Log, Runtime, RuntimeBuilder, Tool, ToolContext, ToolError, ToolSpec,
 };
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// Agents of these names, whose model is `fake`.
-pub fn team<const N: usize>(model: Scripted, agents: [&str; N]) -> RuntimeBuilder {
+pub(crate) fn team<const N: usize>(model: Scripted, agents: [&str; N]) -> RuntimeBuilder {
     let agents = agents.map(|name| Agent::new(name, format!("{name} instructions.")));
     Runtime::builder().provider("fake", model).agents(agents)
 }
 
 /// The messages of a run, one line each.
-pub fn path(log: &Log) -> Vec<String> {
+pub(crate) fn path(log: &Log) -> Vec<String> {
     log.messages().map(|message| message.to_string()).collect()
 }
 
-/// A tool that says when it has started, then waits until it is let go, and says when it is dropped.
-pub struct Gate {
-    events: mpsc::UnboundedSender<&'static str>,
-    open: Arc<Semaphore>,
+/// A tool that says `started`, never ends, and says `dropped` when it is.
+pub(crate) struct Gate(mpsc::UnboundedSender<&'static str>);
+
+/// A [`Gate`], and what it says.
+pub(crate) fn gate() -> (Gate, Keeper) {
+    let (sender, events) = mpsc::unbounded_channel();
+    (Gate(sender), Keeper(events))
 }
 
 /// The test's end of a [`Gate`].
-pub struct Keeper {
-    events: mpsc::UnboundedReceiver<&'static str>,
-    open: Arc<Semaphore>,
-}
-
-pub fn gate() -> (Gate, Keeper) {
-    let (sender, events) = mpsc::unbounded_channel();
-    let open = Arc::new(Semaphore::new(0));
-    (Gate { events: sender, open: Arc::clone(&open) }, Keeper { events, open })
-}
+pub(crate) struct Keeper(mpsc::UnboundedReceiver<&'static str>);
 
 impl Keeper {
-    /// Waits for the next thing that happens at the gate: `started`, `let go` or `dropped`.
-    pub async fn next(&mut self) -> &'static str {
-        self.events.recv().await.expect("the gate is there")
-    }
-
-    pub fn let_go(&self) {
-        self.open.add_permits(1);
+    /// Waits for the next thing that the gate says.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        self.0.recv().await.expect("the gate is there")
     }
 }
 
@@ -57,22 +45,17 @@ impl Tool for Gate {
 
     fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(async {
-            let mut passing = Passing { events: self.events.clone(), says: "dropped" };
-            let _ = self.events.send("started");
-            let _permit = self.open.acquire().await?;
-            passing.says = "let go";
-            Ok("open".into())
+            let _passing = Passing(self.0.clone());
+            let _ = self.0.send("started");
+            std::future::pending().await
         })
     }
 }
 
-struct Passing {
-    events: mpsc::UnboundedSender<&'static str>,
-    says: &'static str,
-}
+struct Passing(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        let _ = self.events.send(self.says);
+        let _ = self.0.send("dropped");
     }
 }
