@@ -31,7 +31,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let Err(error) = call.await else { return Err("it cannot have come to an end".into()) };
-    runtime.idle().await;
     println!(
         "{error} after {spent} tokens; {} calls had been made, {} are alive",
         error.log.tree().calls().len(),

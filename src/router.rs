@@ -22,7 +22,7 @@ use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Seat, pan
 use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
 use crate::prompt::Roster;
 use crate::provider::Provider;
-use crate::scope::{CallIds, Population, Scope};
+use crate::scope::{CallIds, Scope};
 use crate::tool::Toolbox;
 use crate::turn::nearest;
 
@@ -32,7 +32,6 @@ pub(crate) struct Router {
     roster: RwLock<Arc<Roster>>,
     providers: HashMap<Name, Arc<dyn Provider>>,
     tools: Arc<Toolbox>,
-    population: Arc<Population>,
     call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
     /// Above the scopes of all calls.
     root: Scope,
@@ -58,7 +57,6 @@ impl Router {
             roster: RwLock::default(),
             providers,
             tools: Arc::new(tools),
-            population: Arc::default(),
             call_ids: Mutex::new(call_ids),
             root,
         }
@@ -119,10 +117,6 @@ impl Router {
         &self.root
     }
 
-    pub(crate) fn population(&self) -> &Population {
-        &self.population
-    }
-
     /// The id of a call that has no parent.
     pub(crate) fn draw_call_id(&self) -> CallId {
         (self.call_ids.lock().unwrap_or_else(PoisonError::into_inner))()
@@ -140,7 +134,7 @@ impl Router {
         mind: Mind,
         scope: &Scope,
     ) -> impl Future<Output = Result<Content, CallError>> + Send + use<> {
-        let (alive, scope) = (self.population.join(), scope.clone());
+        let (alive, scope) = (scope.population().join(), scope.clone());
         async move {
             let name = Arc::clone(&forward.receiver);
             let unreachable =

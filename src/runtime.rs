@@ -109,12 +109,12 @@ impl Runtime {
     /// How many invocations of agents and users are alive.
     #[must_use]
     pub fn invocations(&self) -> usize {
-        self.router.population().count()
+        self.router.root().population().count()
     }
 
     /// Waits until no invocation is alive.
     pub async fn idle(&self) {
-        self.router.population().none().await;
+        self.router.root().population().none().await;
     }
 
     /// Withdraws every call, and waits until all invocations have ended. Further calls fail with

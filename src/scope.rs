@@ -21,28 +21,42 @@ pub(crate) struct Scope(Arc<Shared>);
 struct Shared {
     withdrawal: CancellationToken,
     sinks: Arc<[Sink]>,
+    population: Arc<Population>,
     hub: Arc<Hub>,
 }
 
 impl Scope {
     /// A scope that nothing is above.
     pub(crate) fn root(hub: Arc<Hub>) -> Self {
-        Self::new(CancellationToken::new(), Arc::default(), hub)
-    }
-
-    fn new(withdrawal: CancellationToken, sinks: Arc<[Sink]>, hub: Arc<Hub>) -> Self {
-        Self(Arc::new(Shared { withdrawal, sinks, hub }))
+        let (withdrawal, sinks, population) = (CancellationToken::new(), Arc::default(), Arc::default());
+        Self(Arc::new(Shared { withdrawal, sinks, population, hub }))
     }
 
     /// A scope that is withdrawn with this one, or alone.
     pub(crate) fn child(&self) -> Self {
-        Self::new(self.0.withdrawal.child_token(), Arc::clone(&self.0.sinks), Arc::clone(&self.0.hub))
+        let Shared { withdrawal, sinks, population, .. } = &*self.0;
+        self.with(withdrawal.child_token(), Arc::clone(sinks), Arc::clone(population))
+    }
+
+    /// Like [`Scope::child`], with a population that is counted by itself.
+    pub(crate) fn populated_child(&self) -> Self {
+        let Shared { withdrawal, sinks, population, .. } = &*self.0;
+        self.with(withdrawal.child_token(), Arc::clone(sinks), Population::under(population))
     }
 
     /// The same scope, observed by one more.
     pub(crate) fn observed_by(&self, sink: Sink) -> Self {
-        let sinks = self.0.sinks.iter().cloned().chain([sink]).collect();
-        Self::new(self.0.withdrawal.clone(), sinks, Arc::clone(&self.0.hub))
+        let Shared { withdrawal, sinks, population, .. } = &*self.0;
+        self.with(withdrawal.clone(), sinks.iter().cloned().chain([sink]).collect(), Arc::clone(population))
+    }
+
+    fn with(&self, withdrawal: CancellationToken, sinks: Arc<[Sink]>, population: Arc<Population>) -> Self {
+        Self(Arc::new(Shared { withdrawal, sinks, population, hub: Arc::clone(&self.0.hub) }))
+    }
+
+    /// The invocations in this scope.
+    pub(crate) fn population(&self) -> &Arc<Population> {
+        &self.0.population
     }
 
     pub(crate) fn withdraw(&self) {
@@ -221,12 +235,18 @@ impl Events {
 pub(crate) struct Population {
     alive: AtomicUsize,
     empty: Notify,
+    /// The population that this one is a part of.
+    whole: Option<Arc<Population>>,
 }
 
 impl Population {
+    fn under(whole: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self { whole: Some(Arc::clone(whole)), ..Self::default() })
+    }
+
     /// One more, until the value is dropped.
     pub(crate) fn join(self: &Arc<Self>) -> Alive {
-        self.alive.fetch_add(1, Ordering::Relaxed);
+        self.and_wholes().for_each(|population| _ = population.alive.fetch_add(1, Ordering::Relaxed));
         Alive(Arc::clone(self))
     }
 
@@ -243,6 +263,10 @@ impl Population {
             emptied.await;
         }
     }
+
+    fn and_wholes(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |population| population.whole.as_deref())
+    }
 }
 
 /// An invocation that is alive.
@@ -250,8 +274,10 @@ pub(crate) struct Alive(Arc<Population>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.empty.notify_waiters();
+        for population in self.0.and_wholes() {
+            if population.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+                population.empty.notify_waiters();
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ impl User {
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
         let log = Arc::default();
-        let scope = self.router.root().child().observed_by(Sink::Log(Arc::clone(&log)));
+        let scope = self.router.root().populated_child().observed_by(Sink::Log(Arc::clone(&log)));
         let withdrawal = scope.withdraw_on_drop();
         Call {
             call_id: forward.call_id,
@@ -84,7 +84,8 @@ impl fmt::Debug for User {
 ///
 /// Nothing is sent before it is first awaited or [observed](Call::next_event).
 /// Withdrawing, by dropping or [`Call::withdraw`], ends everything below it: requests to models are
-/// dropped, tools end at their next await, actors are told.
+/// dropped, tools end at their next await, actors are told. A call that is awaited, withdrawn or not, is
+/// over when every invocation below it has ended.
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct Call {
     call_id: CallId,
@@ -148,15 +149,24 @@ impl Call {
         self.events.as_ref().map_or(0, Events::lost)
     }
 
-    /// Sends what is unsent, and takes the Return if it has come.
+    /// Sends what is unsent, and takes the Return once everything below has ended as well.
     fn poll_return(&mut self, context: &mut TaskContext<'_>) -> Poll<()> {
-        if let State::Unsent(forward, router) = &self.state {
-            self.state = State::Waiting(send(forward.clone(), router, &self.scope));
-        }
+        self.state = match std::mem::replace(&mut self.state, State::Over(None)) {
+            State::Unsent(forward, router) => {
+                let scope = self.scope.clone();
+                State::Waiting(Box::pin(async move {
+                    let answer = send(forward, &router, &scope).await;
+                    // What tools and actors left running.
+                    scope.withdraw();
+                    scope.population().none().await;
+                    answer
+                }))
+            }
+            state => state,
+        };
         if let State::Waiting(answering) = &mut self.state {
             let answer = ready!(answering.poll_unpin(context));
             self.state = State::Over(Some(answer));
-            self.scope.withdraw();
         }
         Poll::Ready(())
     }
