@@ -2,7 +2,7 @@
 //! `cargo bench --bench calls`
 
 use criterion::measurement::WallTime;
-use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tokio::runtime::Runtime as Tokio;
 use workloads::{agents, bare_ractor, bare_tokio};
 
@@ -15,7 +15,7 @@ macro_rules! compare {
         let runtime = agents::runtime();
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("agentouto", n), |bencher| {
-            bencher.to_async(tokio).iter_batched(|| (), |()| agents::$workload(&runtime, n), BatchSize::PerIteration);
+            bencher.to_async(tokio).iter(|| agents::$workload(&runtime, n));
         });
         group.bench_function(BenchmarkId::new("ractor", n), |bencher| {
             bencher.to_async(tokio).iter(|| bare_ractor::$workload(n));

@@ -1,61 +1,11 @@
-//! LLM agents that call each other as equals. Every call is a short-lived [ractor] actor with a context of its own.
+//! LLM agents that call each other as equals, each call a short-lived actor.
 //!
-//! One [`Forward`] goes from a caller to a callee, one [`Return`] comes back, and there is no third message. Any agent
-//! may call any other, itself and its caller included, to any depth and any number at once. A user is an actor like
-//! any other that happens to have no model. The runtime limits nothing; a caller may withdraw its call, and everything
-//! below it ends.
+#![doc = include_str!("../README.md")]
 //!
-//! ```
-//! use agentouto::providers::scripted::Scripted;
-//! use agentouto::{Agent, Reply, Runtime, tool};
-//! use schemars::JsonSchema;
-//! use serde::Deserialize;
-//!
-//! #[derive(Deserialize, JsonSchema)]
-//! struct Search {
-//!     /// What to look for.
-//!     query: String,
-//! }
-//!
-//! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // A model on a script. `providers::openai::OpenAi::from_env()?` takes its place for a real one.
-//!     let model = Scripted::new()
-//!         .replies("researcher", [Reply::tool("search_web", serde_json::json!({"query": "peers"}))])
-//!         .replies("researcher", [Reply::call_agent("writer", "3 results"), Reply::finish("A report.")])
-//!         .replies("writer", [Reply::finish("A draft.")]);
-//!
-//!     let runtime = Runtime::builder()
-//!         .provider("script", model)
-//!         .agent(Agent::new("researcher", "Search and verify."))
-//!         .agent(Agent::new("writer", "Turn findings into a report."))
-//!         .tool(tool::function("search_web", "Search the web.", async |search: Search| format!("3 results for {}", search.query)))
-//!         .build()?;
-//!
-//!     let report = runtime.run("researcher", "Write a report on peers.").await?;
-//!     assert_eq!(&*report.output, "A report.");
-//!     println!("{}", report.log.tree());
-//!     Ok(())
-//! }
-//! ```
-//!
-//! # The flow
-//!
-//! ```text
-//!  user ──Forward──▶ router ──starts──▶ invocation ──Request──▶ provider
-//!   ▲                                    │   ▲  ▲                  │
-//!   │                                    │   │  └──────Reply───────┘
-//!   │                                    │   └──────ToolOutput───────── tool
-//!   │                                    ├────ToolCall──────────────▶ tool
-//!   │                                    ├────Forward──▶ router ──starts──▶ invocation …
-//!   │                                    │◀───Return───────────────────────────┘
-//!   └──────────────Return────────────────┘            every arrow can be observed as an Event
-//! ```
+//! # How it is built
 //!
 //! An invocation reaches the world through three doors that it is handed: its [`Provider`], its [`Tool`]s, and the
 //! router's `deliver`. What passes them can be serialised, and between them the loop is deterministic.
-//!
-//! # The map
 //!
 //! A file imports only from a lower floor, or from the left on its own; a test holds this.
 //!

@@ -234,7 +234,8 @@ pub(crate) trait CallAgent: Send + Sync {
 impl Caller {
     /// Calls `agent` and gives its answer.
     ///
-    /// The Forward is sent at once. Dropping the future withdraws the call and ends everything below it.
+    /// The callee begins when the future is first polled. Dropping the future withdraws the call and ends
+    /// everything below it.
     ///
     /// # Errors
     ///

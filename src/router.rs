@@ -156,7 +156,7 @@ impl Router {
     /// What comes of a Forward to nobody: it is not sent, and its sender reads who there is.
     fn undelivered(&self, forward: &Forward, scope: &Scope) -> Return {
         let roster = self.roster();
-        let (nearest, count) = (nearest(&forward.receiver, roster.names()), roster.names().count());
+        let (nearest, count) = (nearest(&forward.receiver, roster.names()), roster.peers().len());
         let error = CallError::UnknownAgent { agent: Arc::clone(&forward.receiver), nearest, count };
         scope.show(forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
         forward.answer(Err(error))
@@ -175,11 +175,9 @@ impl Deliver for Router {
         };
         scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
         let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
-        if self.root.is_withdrawn() {
-            return pending.on(ready(Err(CallError::ShutDown)));
-        }
         if scope.is_withdrawn() {
-            return pending.on(ready(Err(CallError::Withdrawn)));
+            let is_shut_down = self.root.is_withdrawn();
+            return pending.on(ready(Err(if is_shut_down { CallError::ShutDown } else { CallError::Withdrawn })));
         }
         match peer {
             Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
@@ -263,7 +261,8 @@ impl ActorPeer {
         async move {
             let name = Arc::clone(&forward.receiver);
             let (reply, mut answer) = oneshot::channel();
-            let withdrawal = scope.clone().withdraw_on_drop();
+            // Both ends: what is below ends when the actor has answered, and when the caller withdraws.
+            let (_withdrawal, withdrawal) = (scope.withdraw_on_drop(), scope.withdraw_on_drop());
             let line = Line {
                 deliver,
                 scope: scope.clone(),

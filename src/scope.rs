@@ -246,8 +246,21 @@ impl Population {
 
     /// One more, until the value is dropped.
     pub(crate) fn join(self: &Arc<Self>) -> Alive {
-        self.and_wholes().for_each(|population| _ = population.alive.fetch_add(1, Ordering::Relaxed));
+        self.enter();
         Alive(Arc::clone(self))
+    }
+
+    fn enter(&self) {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+        self.whole.iter().for_each(|whole| whole.enter());
+    }
+
+    /// Leaves the whole first: when the part is empty, the whole is known to be without it.
+    fn leave(&self) {
+        self.whole.iter().for_each(|whole| whole.leave());
+        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.empty.notify_waiters();
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -263,10 +276,6 @@ impl Population {
             emptied.await;
         }
     }
-
-    fn and_wholes(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |population| population.whole.as_deref())
-    }
 }
 
 /// An invocation that is alive.
@@ -274,11 +283,7 @@ pub(crate) struct Alive(Arc<Population>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        for population in self.0.and_wholes() {
-            if population.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
-                population.empty.notify_waiters();
-            }
-        }
+        self.0.leave();
     }
 }
 

@@ -182,7 +182,9 @@ impl Provider for OpenAi {
 
 impl fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenAi").field("url", &self.url).field("streaming", &self.streaming).finish_non_exhaustive()
+        // Without a password or a query, which may be secrets.
+        let url = self.url.split('?').next().and_then(|url| url.rsplit('@').next());
+        f.debug_struct("OpenAi").field("url", &url).field("streaming", &self.streaming).finish_non_exhaustive()
     }
 }
 

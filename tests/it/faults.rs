@@ -204,6 +204,42 @@ async fn fault_43_a_panic_while_a_reply_is_awaited_and_one_of_a_person_are_error
     assert_eq!(path(&report.log)[4], "a < b: error: `b` panicked: model down");
 }
 
+#[tokio::test]
+async fn fault_43_a_panic_while_something_is_dropped_is_contained_too() {
+    struct Grenade;
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "a panic in a drop");
+        }
+    }
+    let grenade = || {
+        tool::function("grenade", "", |_: NoArguments| async {
+            let _grenade = Grenade;
+            "never read"
+        })
+    };
+    let read = read_after(Reply::tool("grenade", json!({})), |builder| builder.tool(grenade())).await;
+    assert_eq!(read, ["call_0: Error: [grenade] panicked: a panic in a drop"]);
+
+    // And when it goes off because the call is withdrawn.
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let parked = tool::function("parked", "", move |_: NoArguments| {
+        let sender = sender.clone();
+        async move {
+            let _grenade = Grenade;
+            sender.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }
+    });
+    let model = Scripted::new().replies("a", [Reply::tool("parked", json!({}))]).replies("b", [Reply::text("alive")]);
+    let runtime = team(model, ["a", "b"]).tool(parked).build().unwrap();
+    let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
+    started.recv().await.unwrap();
+    running.abort();
+    runtime.idle().await;
+    assert_eq!(&*runtime.run("b", "are you there?").await.unwrap().output, "alive");
+}
+
 #[test]
 fn fault_44_panic_abort_is_refused_when_the_crate_is_compiled() {
     let compile = |strategy: &str| {
