@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{Event, EventKind};
 use crate::message::{CallId, Forward};
-use crate::trace::Log;
+use crate::trace::{Entry, Log};
 
 /// Withdrawal and observers of a held call and all below it. Cheap to clone.
 #[derive(Clone)]
@@ -168,7 +168,11 @@ pub(crate) enum Sink {
 impl Sink {
     fn observe(&self, event: &Event) {
         match self {
-            Self::Log(log) => log.lock().unwrap_or_else(PoisonError::into_inner).record(event),
+            Self::Log(log) => {
+                if let Some(entry) = Entry::of(event) {
+                    log.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+                }
+            }
             Self::Stream(stream) => stream.observe(event),
         }
     }

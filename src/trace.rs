@@ -12,28 +12,34 @@ use crate::provider::Usage;
 
 /// What was said in a run: every [`Forward`] and [`Return`] in the order in which they happened, and
 /// what the models cost.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Log {
     entries: Vec<Entry>,
 }
 
 /// As much of an event as a log keeps. Small, because there are several for each call.
-#[derive(Clone, Debug)]
-enum Entry {
+#[derive(Clone)]
+pub(crate) enum Entry {
     Forward(Arc<Forward>),
     Return(Arc<Return>),
-    /// A model was asked. The usage is boxed, because scripts and many servers do not tell it.
-    Model(CallId, Option<Box<Usage>>),
+    /// What a model cost.
+    Usage(CallId, Box<Usage>),
+}
+
+impl Entry {
+    /// What there is to keep of an event, if anything.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        match &event.kind {
+            EventKind::Forward { forward } => Some(Self::Forward(Arc::clone(forward))),
+            EventKind::Return { answer } => Some(Self::Return(Arc::clone(answer))),
+            kind => asked(kind).flatten().map(|usage| Self::Usage(event.call_id, Box::new(usage))),
+        }
+    }
 }
 
 impl Log {
-    /// Keeps what there is to keep of an event.
-    pub(crate) fn record(&mut self, event: &Event) {
-        self.entries.extend(match &event.kind {
-            EventKind::Forward { forward } => Some(Entry::Forward(Arc::clone(forward))),
-            EventKind::Return { answer } => Some(Entry::Return(Arc::clone(answer))),
-            kind => asked(kind).map(|usage| Entry::Model(event.call_id, usage.map(Box::new))),
-        });
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
     }
 
     /// The messages in order.
@@ -41,7 +47,7 @@ impl Log {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Forward(forward) => Some(Message::Forward(forward)),
             Entry::Return(answer) => Some(Message::Return(answer)),
-            Entry::Model(..) => None,
+            Entry::Usage(..) => None,
         })
     }
 
@@ -59,12 +65,12 @@ impl Log {
 
     fn usages(&self) -> impl Iterator<Item = (CallId, Usage)> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Model(call_id, Some(usage)) => Some((*call_id, **usage)),
+            Entry::Usage(call_id, usage) => Some((*call_id, **usage)),
             _ => None,
         })
     }
 
-    /// The calls as a tree, to be printed or walked. The tools are not in it; for them, record the events.
+    /// The calls as a tree, to be printed or walked. Turns and tools are not counted; for them, record the events.
     #[must_use]
     pub fn tree(&self) -> CallTree {
         let mut tree = CallTree::default();
@@ -72,10 +78,16 @@ impl Log {
             match entry {
                 Entry::Forward(forward) => tree.begin(forward),
                 Entry::Return(answer) => tree.end(answer),
-                Entry::Model(call_id, usage) => tree.asked(*call_id, usage.as_deref().copied()),
+                Entry::Usage(call_id, usage) => tree.spent(*call_id, **usage),
             }
         }
         tree
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("entries", &self.entries.len()).finish()
     }
 }
 
@@ -121,7 +133,7 @@ pub struct CallNode {
     pub depth: usize,
     /// Who was called.
     pub receiver: Name,
-    /// How often a model was asked.
+    /// How often a model was asked, as far as that was observed.
     pub turns: usize,
     /// How many tools were run, as far as that was observed.
     pub tools: usize,
@@ -140,7 +152,8 @@ impl CallTree {
             EventKind::ToolEnd { .. } => self.change(event.call_id, |call| call.tools += 1),
             kind => {
                 if let Some(usage) = asked(kind) {
-                    self.asked(event.call_id, usage);
+                    self.change(event.call_id, |call| call.turns += 1);
+                    self.spent(event.call_id, usage.unwrap_or_default());
                 }
             }
         }
@@ -165,11 +178,8 @@ impl CallTree {
         self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer)));
     }
 
-    fn asked(&mut self, call_id: CallId, usage: Option<Usage>) {
-        self.change(call_id, |call| {
-            call.turns += 1;
-            call.usage = call.usage + usage.unwrap_or_default();
-        });
+    fn spent(&mut self, call_id: CallId, usage: Usage) {
+        self.change(call_id, |call| call.usage = call.usage + usage);
     }
 
     fn change(&mut self, call_id: CallId, change: impl FnOnce(&mut CallNode)) {
