@@ -91,7 +91,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| module(name) != "providers")
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_700, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 2_750, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]
