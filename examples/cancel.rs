@@ -1,6 +1,6 @@
-//! A budget: the caller watches the events and withdraws the call when it has cost enough: `cargo run --example cancel`
+//! A budget: the caller watches the events and cancels the call when it has cost enough: `cargo run --example cancel`
 //!
-//! The runtime itself limits nothing. Whoever calls may withdraw, and everything below ends.
+//! The runtime itself limits nothing. Whoever calls may cancel, and everything below ends.
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{Agent, EventKind, Reply, Request, Runtime};
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             spent += usage.input_tokens + usage.output_tokens;
         }
         if spent > BUDGET {
-            call.withdraw();
+            call.cancel();
             break;
         }
     }

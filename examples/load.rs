@@ -1,6 +1,6 @@
 //! Measures a workload, with `--floor` on bare ractor, with `--traced` under a `tracing` subscriber. One JSON line:
-//! `cargo run --release --example load -- <fanout|chain|loop|hold|withdraw> <N> [--floor] [--traced]`
-//! `hold` parks N calls in the model for a second; `withdraw` times how a parked chain of N calls ends.
+//! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel> <N> [--floor] [--traced]`
+//! `hold` parks N calls in the model for a second; `cancel` times how a parked chain of N calls ends.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ async fn run(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<d
         "chain" => (agents::chain(&runtime, n).await?.log, begun),
         "loop" => (agents::turns(&runtime, n).await?.log, begun),
         "hold" => (agents::hold(&runtime, n).await?.log, begun),
-        "withdraw" => agents::withdraw(&runtime, n).await,
+        "cancel" => agents::cancel(&runtime, n).await,
         other => return Err(format!("unknown workload `{other}`").into()),
     };
     let wall = begun.elapsed();

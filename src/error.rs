@@ -41,9 +41,9 @@ pub enum CallError {
         /// The panic's text.
         message: Arc<str>,
     },
-    /// The caller withdrew the call.
-    #[error("the call was withdrawn")]
-    Withdrawn,
+    /// The caller cancelled the call.
+    #[error("the call was cancelled")]
+    Cancelled,
     /// The callee ended without an answer: it was killed, or it dropped the reply port.
     #[error("`{name}` ended without an answer")]
     Unanswered {

@@ -13,7 +13,8 @@ use crate::tool::{ToolCall, ToolCallId};
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its place among all events of the runtime; grows.
+    /// Its place among all events of the runtime. What causes an event has a lower number and arrives before it;
+    /// events of calls that run at the same time may arrive in either order.
     pub sequence: u64,
     /// The call that took the step.
     pub call_id: CallId,

@@ -65,7 +65,7 @@ pub(crate) struct Seat {
 
 /// The door through which a Forward leaves.
 pub(crate) trait Deliver: Send + Sync {
-    /// Sends a Forward at once; its Return is the future's value. Dropping the future withdraws the call.
+    /// Sends a Forward at once; its Return is the future's value. Dropping the future cancels the call.
     fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return>;
 }
 
@@ -82,15 +82,15 @@ impl Actor for Invocation {
         let Begin { forward, mind, scope, reply } = begin;
         // Boxed, because every future around it would hold room for it twice.
         let answering = Box::pin(AssertUnwindSafe(answer(&forward, mind, &scope)).catch_unwind());
-        let result = match scope.unless_withdrawn(answering).await {
+        let result = match scope.unless_cancelled(answering).await {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {
                 Err(CallError::Panicked { name: Arc::clone(&forward.receiver), message: panic_text(&*panic) })
             }
-            None => Err(CallError::Withdrawn),
+            None => Err(CallError::Cancelled),
         };
-        let is_withdrawn = result == Err(CallError::Withdrawn);
-        if reply.send(forward.answer(result)).is_err() && !is_withdrawn {
+        let is_cancelled = result == Err(CallError::Cancelled);
+        if reply.send(forward.answer(result)).is_err() && !is_cancelled {
             scope.show(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
         }
         myself.stop(None);
@@ -146,7 +146,7 @@ impl<'a> Life<'a> {
 
     /// Asks the model once.
     async fn ask(&self) -> Result<Reply, CallError> {
-        // A model and tools that answer at once must not keep a withdrawal from being seen.
+        // A model and tools that answer at once must not keep a cancellation from being seen.
         coop::consume_budget().await;
         let Seat { agent, provider_name, provider, .. } = &*self.doors.seat;
         let turn = self.request.context.turns() + 1;
@@ -213,7 +213,7 @@ impl<'a> Life<'a> {
             })),
         };
         Box::pin(async move {
-            let _leftovers = scope.withdraw_on_drop();
+            let _leftovers = scope.cancel_on_drop();
             self.show(|| EventKind::ToolStart { call: call.clone() });
             let begun = Instant::now();
             let span = span::tool(call, self.scope);
@@ -373,9 +373,9 @@ impl CallAgent for Line {
     }
 }
 
-/// Waits for a call that has its own `scope`; dropped, it withdraws everything below at once.
+/// Waits for a call that has its own `scope`; dropped, it cancels everything below at once.
 pub(crate) async fn held(answering: BoxFuture<'static, Return>, scope: Scope) -> Result<Content, CallError> {
-    let _below = scope.withdraw_on_drop();
+    let _below = scope.cancel_on_drop();
     answering.await.result
 }
 

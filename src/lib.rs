@@ -12,14 +12,14 @@
 //! | floor | what | files |
 //! |---|---|---|
 //! | 3 | the outside | [`providers`] |
-//! | 2 | actors | `scope` (what calls share: withdrawal, observers), `span`, `invocation` (the agent loop), `router`, `user`, `runtime` |
+//! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `message`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
 //!
 //! # Lifetimes
 //!
 //! Invocations are unlinked actors. The tree of lifetimes is that of futures: a caller's pending call owns a guard that
-//! kills the callee when it is dropped, and all calls below a held one share a withdrawal that reaches them at once. A
+//! kills the callee when it is dropped, and all calls below a held one share a cancellation that reaches them at once. A
 //! panic in a tool is an error that the model reads; any other is the [`CallError`] of the call it happened in.
 //!
 //! # Features

@@ -222,7 +222,7 @@ impl fmt::Display for CallId {
 
 /// Calls agents in the name of whoever was handed it: a tool, an actor that serves a [`Forward`], or a user.
 ///
-/// Calls that are still under way when that tool call or that Forward ends are withdrawn.
+/// Calls that are still under way when that tool call or that Forward ends are cancelled.
 #[derive(Clone)]
 pub struct Caller(pub(crate) Arc<dyn CallAgent>);
 
@@ -234,7 +234,7 @@ pub(crate) trait CallAgent: Send + Sync {
 impl Caller {
     /// Calls `agent` and gives its answer.
     ///
-    /// The callee begins when the future is first polled. Dropping the future withdraws the call and ends
+    /// The callee begins when the future is first polled. Dropping the future cancels the call and ends
     /// everything below it.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl fmt::Debug for Caller {
 /// Whoever answers for a user that can be called: a person at a terminal, a queue, a service.
 ///
 /// Made from an async function of the [`Forward`] as well. Its future is dropped at its next await when the
-/// call is withdrawn; a panic becomes the error of that call. Several calls may be answered at once.
+/// call is cancelled; a panic becomes the error of that call. Several calls may be answered at once.
 pub trait Answerer: Send + Sync + 'static {
     /// Answers one Forward.
     fn answer(&self, forward: Arc<Forward>) -> BoxFuture<'static, Result<Content, CallError>>;

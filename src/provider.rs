@@ -17,7 +17,7 @@ use crate::tool::{ToolCall, ToolSpec};
 ///
 /// Retrying, recording and prompt-based tool calling are providers around a provider.
 ///
-/// A provider's future is dropped at its next await when the call that it serves is withdrawn; with it
+/// A provider's future is dropped at its next await when the call that it serves is cancelled; with it
 /// must go the connection. A panic becomes the error of that call. A provider that waits for a server
 /// must end that wait itself.
 pub trait Provider: Send + Sync + 'static {
@@ -213,7 +213,7 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// Says what the reply has cost so far, so that it is known even when the call is withdrawn before
+    /// Says what the reply has cost so far, so that it is known even when the call is cancelled before
     /// the reply is whole. Each figure takes the place of the one before.
     pub fn usage_so_far(&mut self, usage: Usage) {
         self.usage = Some(usage);

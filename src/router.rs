@@ -175,9 +175,9 @@ impl Deliver for Router {
         };
         scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
         let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
-        if scope.is_withdrawn() {
-            let is_shut_down = self.root.is_withdrawn();
-            return pending.on(ready(Err(if is_shut_down { CallError::ShutDown } else { CallError::Withdrawn })));
+        if scope.is_cancelled() {
+            let is_shut_down = self.root.is_cancelled();
+            return pending.on(ready(Err(if is_shut_down { CallError::ShutDown } else { CallError::Cancelled })));
         }
         match peer {
             Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
@@ -201,7 +201,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A Forward without an outcome yet. Dropped in that state, its outcome is that it was withdrawn.
+/// A Forward without an outcome yet. Dropped in that state, its outcome is that it was cancelled.
 struct Pending {
     forward: Arc<Forward>,
     scope: Scope,
@@ -233,7 +233,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.is_over {
-            self.end(Err(CallError::Withdrawn));
+            self.end(Err(CallError::Cancelled));
         }
     }
 }
@@ -261,8 +261,8 @@ impl ActorPeer {
         async move {
             let name = Arc::clone(&forward.receiver);
             let (reply, mut answer) = oneshot::channel();
-            // Both ends: what is below ends when the actor has answered, and when the caller withdraws.
-            let (_withdrawal, withdrawal) = (scope.withdraw_on_drop(), scope.withdraw_on_drop());
+            // Both ends: what is below ends when the actor has answered, and when the caller cancels.
+            let (_cancellation, cancellation) = (scope.cancel_on_drop(), scope.cancel_on_drop());
             let line = Line {
                 deliver,
                 scope: scope.clone(),
@@ -270,7 +270,8 @@ impl ActorPeer {
                 parent: forward.call_id,
                 ids: CallIds::under(forward.call_id),
             };
-            let reply = ReplyPort { port: reply.into(), forward: Arc::clone(&forward), scope, _withdrawal: withdrawal };
+            let reply =
+                ReplyPort { port: reply.into(), forward: Arc::clone(&forward), scope, _cancellation: cancellation };
             if !(self.send)(Incoming { forward, caller: Caller(Arc::new(line)), reply }) {
                 return Err(CallError::Unreachable { name, reason: "the actor has stopped".into() });
             }
@@ -293,7 +294,7 @@ impl ActorPeer {
 pub struct Incoming {
     /// What the actor is asked.
     pub forward: Arc<Forward>,
-    /// Calls agents on behalf of this Forward. What is under way when it is answered is withdrawn.
+    /// Calls agents on behalf of this Forward. What is under way when it is answered is cancelled.
     pub caller: Caller,
     /// Where the answer goes.
     pub reply: ReplyPort,
@@ -304,20 +305,20 @@ pub struct ReplyPort {
     port: RpcReplyPort<Return>,
     forward: Arc<Forward>,
     scope: Scope,
-    _withdrawal: DropGuard,
+    _cancellation: DropGuard,
 }
 
 impl ReplyPort {
-    /// Answers. If the caller has withdrawn the call, the answer is dropped and observers are told.
+    /// Answers. If the caller has cancelled the call, the answer is dropped and observers are told.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
         if self.port.send(self.forward.answer(result.map(Into::into))).is_err() {
             self.scope.show(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
         }
     }
 
-    /// Waits until the caller withdraws the call. Work for it may end then.
-    pub async fn withdrawn(&self) {
-        self.scope.withdrawn().await;
+    /// Waits until the caller cancels the call. Work for it may end then.
+    pub async fn cancelled(&self) {
+        self.scope.cancelled().await;
     }
 }
 

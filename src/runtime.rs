@@ -38,7 +38,7 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// Calls `entry` as the user `user`, and waits for its answer. Dropping the future withdraws the call.
+    /// Calls `entry` as the user `user`, and waits for its answer. Dropping the future cancels the call.
     ///
     /// # Errors
     ///
@@ -117,12 +117,12 @@ impl Runtime {
         self.router.root().population().none().await;
     }
 
-    /// Withdraws every call, and waits until all invocations have ended. Further calls fail with
+    /// Cancels every call, and waits until all invocations have ended. Further calls fail with
     /// [`CallError::ShutDown`](crate::CallError::ShutDown).
     ///
     /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for.
     pub async fn shutdown(&self) {
-        self.router.root().withdraw();
+        self.router.root().cancel();
         self.idle().await;
         self.hub.close();
     }

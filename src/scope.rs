@@ -1,6 +1,6 @@
-//! What all calls below one held call have in common: they are withdrawn together and observed together.
+//! What all calls below one held call have in common: they are cancelled together and observed together.
 //!
-//! A withdrawal reaches every call of a scope at once, however deep. Observing never waits: whoever
+//! A cancellation reaches every call of a scope at once, however deep. Observing never waits: whoever
 //! reads too slowly loses events and is told how many.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ use crate::event::{Event, EventKind};
 use crate::message::{CallId, Forward};
 use crate::trace::{Entry, Log};
 
-/// Withdrawal and observers of a held call and all below it. Cheap to clone.
+/// Cancellation and observers of a held call and all below it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Scope(Arc<Shared>);
 
 struct Shared {
-    withdrawal: CancellationToken,
+    cancellation: CancellationToken,
     sinks: Arc<[Sink]>,
     population: Arc<Population>,
     hub: Arc<Hub>,
@@ -28,30 +28,30 @@ struct Shared {
 impl Scope {
     /// A scope that nothing is above.
     pub(crate) fn root(hub: Arc<Hub>) -> Self {
-        let (withdrawal, sinks, population) = (CancellationToken::new(), Arc::default(), Arc::default());
-        Self(Arc::new(Shared { withdrawal, sinks, population, hub }))
+        let (cancellation, sinks, population) = (CancellationToken::new(), Arc::default(), Arc::default());
+        Self(Arc::new(Shared { cancellation, sinks, population, hub }))
     }
 
-    /// A scope that is withdrawn with this one, or alone.
+    /// A scope that is cancelled with this one, or alone.
     pub(crate) fn child(&self) -> Self {
-        let Shared { withdrawal, sinks, population, .. } = &*self.0;
-        self.with(withdrawal.child_token(), Arc::clone(sinks), Arc::clone(population))
+        let Shared { cancellation, sinks, population, .. } = &*self.0;
+        self.with(cancellation.child_token(), Arc::clone(sinks), Arc::clone(population))
     }
 
     /// Like [`Scope::child`], with a population that is counted by itself.
     pub(crate) fn populated_child(&self) -> Self {
-        let Shared { withdrawal, sinks, population, .. } = &*self.0;
-        self.with(withdrawal.child_token(), Arc::clone(sinks), Population::under(population))
+        let Shared { cancellation, sinks, population, .. } = &*self.0;
+        self.with(cancellation.child_token(), Arc::clone(sinks), Population::under(population))
     }
 
     /// The same scope, observed by one more.
     pub(crate) fn observed_by(&self, sink: Sink) -> Self {
-        let Shared { withdrawal, sinks, population, .. } = &*self.0;
-        self.with(withdrawal.clone(), sinks.iter().cloned().chain([sink]).collect(), Arc::clone(population))
+        let Shared { cancellation, sinks, population, .. } = &*self.0;
+        self.with(cancellation.clone(), sinks.iter().cloned().chain([sink]).collect(), Arc::clone(population))
     }
 
-    fn with(&self, withdrawal: CancellationToken, sinks: Arc<[Sink]>, population: Arc<Population>) -> Self {
-        Self(Arc::new(Shared { withdrawal, sinks, population, hub: Arc::clone(&self.0.hub) }))
+    fn with(&self, cancellation: CancellationToken, sinks: Arc<[Sink]>, population: Arc<Population>) -> Self {
+        Self(Arc::new(Shared { cancellation, sinks, population, hub: Arc::clone(&self.0.hub) }))
     }
 
     /// The invocations in this scope.
@@ -59,29 +59,29 @@ impl Scope {
         &self.0.population
     }
 
-    pub(crate) fn withdraw(&self) {
-        self.0.withdrawal.cancel();
+    pub(crate) fn cancel(&self) {
+        self.0.cancellation.cancel();
     }
 
-    /// Withdraws when dropped.
-    pub(crate) fn withdraw_on_drop(&self) -> DropGuard {
-        self.0.withdrawal.clone().drop_guard()
+    /// Cancels when dropped.
+    pub(crate) fn cancel_on_drop(&self) -> DropGuard {
+        self.0.cancellation.clone().drop_guard()
     }
 
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.0.withdrawal.is_cancelled()
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.cancellation.is_cancelled()
     }
 
-    pub(crate) async fn withdrawn(&self) {
-        self.0.withdrawal.cancelled().await;
+    pub(crate) async fn cancelled(&self) {
+        self.0.cancellation.cancelled().await;
     }
 
-    /// Runs `future` unless and until the scope is withdrawn; `None` if it is. Once it is, `future` is not polled
+    /// Runs `future` unless and until the scope is cancelled; `None` if it is. Once it is, `future` is not polled
     /// again, so that nothing new begins.
-    pub(crate) async fn unless_withdrawn<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub(crate) async fn unless_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
-            () = self.0.withdrawal.cancelled() => None,
+            () = self.0.cancellation.cancelled() => None,
             output = future => Some(output),
         }
     }
@@ -134,25 +134,30 @@ impl Hub {
     /// One more stream of all events.
     pub(crate) fn stream(&self, capacity: usize) -> Events {
         let (sink, events) = Events::bounded(capacity);
-        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(Sink::is_read);
-        streams.push(sink);
-        self.observers.store(streams.len(), Ordering::Relaxed);
+        self.change(|streams| streams.push(sink));
         events
     }
 
     /// Ends all streams of all events.
     pub(crate) fn close(&self) {
-        self.streams.write().unwrap_or_else(PoisonError::into_inner).clear();
-        self.observers.store(0, Ordering::Relaxed);
+        self.change(Vec::clear);
     }
 
     fn observe(&self, event: &Event) {
         if self.observers.load(Ordering::Relaxed) > 0 {
-            for stream in &*self.streams.read().unwrap_or_else(PoisonError::into_inner) {
-                stream.observe(event);
+            let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
+            streams.iter().for_each(|stream| stream.observe(event));
+            if !streams.iter().all(Sink::is_read) {
+                drop(streams);
+                self.change(|streams| streams.retain(Sink::is_read));
             }
         }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Sink>)) {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut streams);
+        self.observers.store(streams.len(), Ordering::Relaxed);
     }
 }
 

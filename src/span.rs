@@ -121,7 +121,7 @@ fn kind(error: &CallError) -> &'static str {
         CallError::UnknownAgent { .. } => "unknown_agent",
         CallError::Provider { .. } => "provider_error",
         CallError::Panicked { .. } => "panicked",
-        CallError::Withdrawn => "withdrawn",
+        CallError::Cancelled => "cancelled",
         CallError::Unanswered { .. } => "unanswered",
         CallError::Unreachable { .. } => "unreachable",
         CallError::ShutDown => "shut_down",

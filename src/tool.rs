@@ -19,7 +19,7 @@ use crate::message::{CallId, Caller, Content, Name};
 /// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its
 /// [`ToolContext`], attachments, or a schema of its own.
 ///
-/// A tool's future is dropped at its next await when the call that it serves is withdrawn; what it
+/// A tool's future is dropped at its next await when the call that it serves is cancelled; what it
 /// owns must be freed by `Drop` (a child process: [`kill_on_drop`]). A panic becomes an error that the
 /// model reads. A tool that waits for something outside must end that wait itself.
 ///
@@ -49,7 +49,7 @@ pub enum Blocking {
     /// It only awaits, and is polled on the async threads.
     Never,
     /// It computes or blocks, and is polled on a thread of its own. It cannot be interrupted: when its
-    /// call is withdrawn the result is thrown away, and the thread goes on to the function's end.
+    /// call is cancelled the result is thrown away, and the thread goes on to the function's end.
     Always,
 }
 

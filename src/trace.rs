@@ -289,7 +289,7 @@ mod tests {
             forward(left, Some(root), "left"),
             forward(right, Some(root), "right"),
             forward(leaf, Some(left), "leaf"),
-            answer(right, Err(CallError::Withdrawn)),
+            answer(right, Err(CallError::Cancelled)),
             answer(leaf, Ok("two\nlines")),
             answer(left, Ok(&"long ".repeat(20))),
         ] {
@@ -298,7 +298,7 @@ mod tests {
         let long = format!("  left: {}…", "long ".repeat(12));
         assert_eq!(
             tree.to_string().lines().collect::<Vec<_>>(),
-            ["root …", &long, "    leaf: two lines", "  right: error: the call was withdrawn"]
+            ["root …", &long, "    leaf: two lines", "  right: error: the call was cancelled"]
         );
     }
 

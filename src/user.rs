@@ -38,14 +38,14 @@ impl User {
         let forward = self.compose(agent.into(), content.into());
         let log = Arc::default();
         let scope = self.router.root().populated_child().observed_by(Sink::Log(Arc::clone(&log)));
-        let withdrawal = scope.withdraw_on_drop();
+        let cancellation = scope.cancel_on_drop();
         Call {
             call_id: forward.call_id,
             state: State::Unsent(forward, Arc::clone(&self.router)),
             scope,
             events: None,
             log,
-            _withdrawal: withdrawal,
+            _cancellation: cancellation,
         }
     }
 
@@ -80,11 +80,11 @@ impl fmt::Debug for User {
     }
 }
 
-/// A call that a user holds: awaited it gives a [`Report`], dropped it is withdrawn.
+/// A call that a user holds: awaited it gives a [`Report`], dropped it is cancelled.
 ///
 /// Nothing is sent before it is first awaited or [observed](Call::next_event).
-/// Withdrawing, by dropping or [`Call::withdraw`], ends everything below it: requests to models are
-/// dropped, tools end at their next await, actors are told. A call that is awaited, withdrawn or not, is
+/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are
+/// dropped, tools end at their next await, actors are told. A call that is awaited, cancelled or not, is
 /// over when every invocation below it has ended.
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct Call {
@@ -93,7 +93,7 @@ pub struct Call {
     scope: Scope,
     events: Option<Events>,
     log: Arc<Mutex<Log>>,
-    _withdrawal: DropGuard,
+    _cancellation: DropGuard,
 }
 
 enum State {
@@ -117,9 +117,9 @@ impl Call {
         self
     }
 
-    /// Withdraws the call and everything below it, at once. The call may still be awaited, for its log.
-    pub fn withdraw(&self) {
-        self.scope.withdraw();
+    /// Cancels the call and everything below it, at once. The call may still be awaited, for its log.
+    pub fn cancel(&self) {
+        self.scope.cancel();
     }
 
     /// The next event of the call or of any call below it; `None` when the call is over.
@@ -157,7 +157,7 @@ impl Call {
                 State::Waiting(Box::pin(async move {
                     let answer = send(forward, &router, &scope).await;
                     // What tools and actors left running.
-                    scope.withdraw();
+                    scope.cancel();
                     scope.population().none().await;
                     answer
                 }))
@@ -189,7 +189,7 @@ impl Future for Call {
         ready!(self.poll_return(context));
         let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
         let State::Over(answer) = &mut self.state else { return Poll::Pending };
-        let result = answer.take().map_or(Err(CallError::Withdrawn), |answer| answer.result);
+        let result = answer.take().map_or(Err(CallError::Cancelled), |answer| answer.result);
         Poll::Ready(match result {
             Ok(Content { text, attachments }) => Ok(Report { output: text, attachments, log }),
             Err(error) => Err(RunError { error, log }),

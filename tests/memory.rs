@@ -114,7 +114,7 @@ impl Actor for Peer {
                 let _ = call.await;
             }
             2..20 => {
-                // It sends the Forward and withdraws it: sometimes before it began, sometimes while it runs.
+                // It sends the Forward and cancels it: sometimes before it began, sometimes while it runs.
                 let mut call = Box::pin(incoming.caller.call_agent("a", "leaf"));
                 let _ = futures_util::poll!(&mut call);
                 drop(call);
@@ -173,7 +173,7 @@ async fn replace_if_dead(runtime: &Runtime, name: &'static str, actor: &mut Opti
     }
 }
 
-/// Makes calls until there were `runs`, a tenth of which the user withdraws, and gives how often each call began and ended.
+/// Makes calls until there were `runs`, a tenth of which the user cancels, and gives how often each call began and ended.
 async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>) {
     let runtime = stormy(seed);
     let audit = tokio::spawn(audit(runtime.events(4_000_000)));
@@ -184,9 +184,9 @@ async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>)
         replace_if_dead(&runtime, "fragile", &mut fragile).await;
         let calls = (0..100).map(|nth| {
             let mut call = user.caller().call_agent(if nth % 2 == 0 { "a" } else { "b" }, "root");
-            let withdrawn = (batch + nth) % 10 == 0;
+            let cancelled = (batch + nth) % 10 == 0;
             async move {
-                if withdrawn {
+                if cancelled {
                     let _ = futures_util::poll!(&mut call);
                     tokio::task::yield_now().await;
                 } else {
@@ -206,7 +206,7 @@ async fn storm(seed: u64, runs: usize) -> (Runtime, HashMap<CallId, (u32, u32)>)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_panics_errors_kills_and_withdrawals_leaves_one_outcome_each_and_nobody_alive() {
+async fn a_storm_of_panics_errors_kills_and_cancellations_leaves_one_outcome_each_and_nobody_alive() {
     let _alone = ALONE.lock().await;
     // The panics are meant; a hundred thousand backtraces are not.
     std::panic::set_hook(Box::new(|_| {}));

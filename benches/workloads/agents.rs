@@ -58,14 +58,14 @@ pub(crate) async fn hold(runtime: &Runtime, n: usize) -> Result<Report, RunError
     runtime.run("wide", format!("holder {n}")).await
 }
 
-/// Withdraws a chain of N calls whose last one is parked, and waits until all have ended. Gives the moment of
-/// withdrawal.
-pub(crate) async fn withdraw(runtime: &Runtime, n: usize) -> (Log, Instant) {
+/// Cancels a chain of N calls whose last one is parked, and waits until all have ended. Gives the moment of
+/// cancellation.
+pub(crate) async fn cancel(runtime: &Runtime, n: usize) -> (Log, Instant) {
     let mut call = runtime.user("user").forward("deep", format!("park {n}"));
     while runtime.invocations() < n {
         let _ = tokio::time::timeout(Duration::from_millis(1), &mut call).await;
     }
     let begun = Instant::now();
-    call.withdraw();
-    (call.await.expect_err("it was withdrawn").log, begun)
+    call.cancel();
+    (call.await.expect_err("it was cancelled").log, begun)
 }

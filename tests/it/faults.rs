@@ -221,7 +221,7 @@ async fn fault_43_a_panic_while_something_is_dropped_is_contained_too() {
     let read = read_after(Reply::tool("grenade", json!({})), |builder| builder.tool(grenade())).await;
     assert_eq!(read, ["call_0: Error: [grenade] panicked: a panic in a drop"]);
 
-    // And when it goes off because the call is withdrawn.
+    // And when it goes off because the call is cancelled.
     let (sender, mut started) = mpsc::unbounded_channel();
     let parked = tool::function("parked", "", move |_: NoArguments| {
         let sender = sender.clone();

@@ -1,5 +1,6 @@
 //! Everything that is tested through the public API, in one binary.
 
+mod cancellation;
 mod faults;
 mod observers;
 #[cfg(feature = "http")]
@@ -8,4 +9,3 @@ mod peers;
 mod scenarios;
 mod team;
 mod tidy;
-mod withdrawal;

@@ -61,6 +61,36 @@ async fn every_step_is_an_event_with_its_call_its_parent_and_a_growing_number() 
 }
 
 #[tokio::test]
+async fn all_that_passes_a_door_or_is_observed_survives_serialisation() {
+    let model = Scripted::computed(|request: &Request| {
+        let wire = serde_json::to_string(request).unwrap();
+        let back: Request = serde_json::from_str(&wire).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), wire);
+        assert!(back.context.messages().eq(request.context.messages()));
+        let reply = match request.context.turns() {
+            0 => Reply::tool("search", json!({"q": 1}))
+                .and_call_agent("nobody", "x")
+                .and_call_agent("b", "x")
+                .usage(1, 2),
+            _ => Reply::finish("done"),
+        };
+        assert_eq!(serde_json::from_str::<Reply>(&serde_json::to_string(&reply).unwrap()).unwrap(), reply);
+        reply
+    });
+    let search = tool::function("search", "", |_: NoArguments| async { Err::<(), _>("nothing found") });
+    let runtime = team(model, ["a"]).tool(search).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    let mut seen = 0;
+    while let Some(event) = call.next_event().await {
+        let wire = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&wire).unwrap(), event, "{wire}");
+        seen += 1;
+    }
+    assert_eq!(&*call.await.unwrap().output, "done");
+    assert_eq!(seen, 10, "forward, request, reply, two undelivered, start, end, request, reply, return");
+}
+
+#[tokio::test]
 async fn a_report_has_the_messages_the_tokens_and_the_tree() {
     let log = searching().run("a", "go").await.unwrap().log;
     assert_eq!(path(&log), ["user > a: go", "a > b: x", "a < b: ok", "user < a: done"]);

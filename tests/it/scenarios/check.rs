@@ -47,16 +47,16 @@ fn outcome(found: &mut Mismatches, expect: &Expect, nth: usize, outcome: &Outcom
                 found.add(format!("run() should fail; its output is {}", shown(text)));
             }
             if expect.cancel_after_ms.is_some() && outputs.is_empty() {
-                found.add(format!("the run had ended before it was withdrawn, with {}", shown(text)));
+                found.add(format!("the run had ended before it was cancelled, with {}", shown(text)));
             }
         }
-        Outcome::Failed(error) | Outcome::Withdrawn(error) => match &expect.error_contains {
+        Outcome::Failed(error) | Outcome::Cancelled(error) => match &expect.error_contains {
             Some(texts) => found.contains("error", texts, error),
-            None if matches!(outcome, Outcome::Withdrawn(_)) && outputs.is_empty() => {}
+            None if matches!(outcome, Outcome::Cancelled(_)) && outputs.is_empty() => {}
             // Even where no output is stated: counts may hold for a run that fails at once.
             None => found.add(format!("run() fails: {error}; expected output {}", shown(&outputs))),
         },
-        Outcome::OverBudget => found.add(format!("withdrawn after more than {budget} model calls")),
+        Outcome::OverBudget => found.add(format!("cancelled after more than {budget} model calls")),
         Outcome::Hung => found.add("the run hangs: nobody works, nobody waits for time".to_owned()),
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Scenario {
     /// What the user says. `{{i}}` is the run's number, from 0.
     pub(super) input: String,
     pub(super) expect: Expect,
-    /// A run that asks models more often than this is withdrawn, and the scenario fails.
+    /// A run that asks models more often than this is cancelled, and the scenario fails.
     pub(super) max_llm_calls: Option<usize>,
 
     // For readers only.

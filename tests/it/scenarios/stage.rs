@@ -16,7 +16,7 @@ use super::script::failure;
 
 /// The most model calls of one run where the scenario does not say.
 const BUDGET: usize = 100_000;
-/// How long invocations may take to end once they are withdrawn, where the scenario does not say.
+/// How long invocations may take to end once they are cancelled, where the scenario does not say.
 const ENDING: Duration = Duration::from_secs(1);
 /// Longer than any delay: what has not happened by then never will.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -44,8 +44,8 @@ pub(super) struct Run {
 pub(super) enum Outcome {
     Output(Arc<str>),
     Failed(String),
-    /// The user withdrew it; this is what was said then.
-    Withdrawn(String),
+    /// The user cancelled it; this is what was said then.
+    Cancelled(String),
     OverBudget,
     Hung,
 }
@@ -91,15 +91,15 @@ async fn observe(runtime: &Runtime, scenario: &Scenario, record: Arc<Record>) ->
     let start = Instant::now();
     let runs = join_all((0..expect.runs.get()).map(|nth| run(runtime, scenario, nth, &record))).await;
     let elapsed = start.elapsed();
-    let withdrawn = expect.cancel_after_ms.map(Duration::from_millis);
+    let cancelled = expect.cancel_after_ms.map(Duration::from_millis);
     let ending = expect.all_actors_stopped_within_ms.map(Duration::from_millis);
-    if let Some(ending) = ending.or(withdrawn.and(Some(ENDING))) {
+    if let Some(ending) = ending.or(cancelled.and(Some(ENDING))) {
         // Whether it came in time shows in what is left.
-        let _ = timeout_at(start + withdrawn.unwrap_or(elapsed) + ending, runtime.idle()).await;
+        let _ = timeout_at(start + cancelled.unwrap_or(elapsed) + ending, runtime.idle()).await;
     }
     let actors = runtime.invocations().max(tasks().saturating_sub(tasks_before));
     let left = Left { actors, models: record.models.now(), tools: record.tools.now() };
-    if withdrawn.is_some() {
+    if cancelled.is_some() {
         // Whatever has not really stopped goes on now, and is counted.
         sleep(FOREVER).await;
     }
@@ -114,7 +114,7 @@ fn tasks() -> usize {
 async fn run(runtime: &Runtime, scenario: &Scenario, nth: usize, record: &Record) -> Run {
     let performing = async {
         match scenario.expect.cancel_after_ms.map(Duration::from_millis) {
-            Some(patience) => withdrawn(runtime, scenario, nth, patience).await,
+            Some(patience) => cancelled(runtime, scenario, nth, patience).await,
             None => ended(runtime.run(scenario.entry.as_str(), numbered(&scenario.input, nth)).await),
         }
     };
@@ -126,14 +126,14 @@ async fn run(runtime: &Runtime, scenario: &Scenario, nth: usize, record: &Record
 }
 
 /// A run of a user who waits no longer than this.
-async fn withdrawn(runtime: &Runtime, scenario: &Scenario, nth: usize, patience: Duration) -> Run {
+async fn cancelled(runtime: &Runtime, scenario: &Scenario, nth: usize, patience: Duration) -> Run {
     let mut call = runtime.user("user").forward(scenario.entry.as_str(), numbered(&scenario.input, nth));
     if let Ok(result) = timeout(patience, &mut call).await {
         return ended(result);
     }
-    call.withdraw();
+    call.cancel();
     match ended(call.await) {
-        Run { outcome: Outcome::Failed(error), log } => Run { outcome: Outcome::Withdrawn(error), log },
+        Run { outcome: Outcome::Failed(error), log } => Run { outcome: Outcome::Cancelled(error), log },
         run => run,
     }
 }

@@ -173,19 +173,19 @@ fn a_script_that_ends_is_a_failure_even_where_no_output_is_stated() {
 }
 
 #[test]
-fn a_run_that_does_not_end_is_withdrawn() {
+fn a_run_that_does_not_end_is_cancelled() {
     let mut scenario = team();
     let call = json!({"id": "c", "name": "call_agent", "arguments": {"agent_name": "A", "message": "again"}});
     scenario["script"]["A"] = json!({"by_input": {"*": [{"tool_calls": [call]}]}});
     scenario["max_llm_calls"] = json!(50);
-    assert_fails(scenario, "withdrawn after more than 50 model calls");
+    assert_fails(scenario, "cancelled after more than 50 model calls");
 }
 
 #[test]
-fn a_run_that_ends_before_it_is_withdrawn_fails_unless_its_output_is_stated() {
+fn a_run_that_ends_before_it_is_cancelled_fails_unless_its_output_is_stated() {
     let mut scenario = team();
     scenario["expect"] = json!({"cancel_after_ms": 500});
-    assert_fails(scenario, "the run had ended before it was withdrawn");
+    assert_fails(scenario, "the run had ended before it was cancelled");
 
     let mut scenario = team();
     scenario["expect"] = json!({"cancel_after_ms": 500, "output": "helped"});

@@ -1,4 +1,4 @@
-//! Withdrawing a call ends everything below it. Exactly one outcome a Forward, whatever happens.
+//! Cancelling a call ends everything below it. Exactly one outcome a Forward, whatever happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,36 +41,36 @@ async fn dropping_a_call_ends_tools_two_levels_below() {
 }
 
 #[tokio::test]
-async fn a_withdrawn_call_still_gives_its_log_in_which_every_forward_has_one_outcome() {
+async fn a_cancelled_call_still_gives_its_log_in_which_every_forward_has_one_outcome() {
     let (gate, mut keeper) = gate();
     let runtime = team(two_levels(), ["a", "b"]).tool(gate).build().unwrap();
     let mut call = runtime.user("alice").forward("a", "go");
     while !matches!(call.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}
-    call.withdraw();
+    call.cancel();
     let error = call.await.unwrap_err();
-    assert_eq!(error.error, CallError::Withdrawn);
+    assert_eq!(error.error, CallError::Cancelled);
     assert_eq!(runtime.invocations(), 0);
     assert_eq!([keeper.next().await, keeper.next().await], ["started", "dropped"]);
     let mut lines = path(&error.log);
     lines[2..].sort();
-    let withdrawn = ["a < b: error: the call was withdrawn", "alice < a: error: the call was withdrawn"];
+    let cancelled = ["a < b: error: the call was cancelled", "alice < a: error: the call was cancelled"];
     assert_eq!(
         (&lines[..2], &lines[2..]),
-        (&["alice > a: go".to_owned(), "a > b: x".to_owned()][..], &withdrawn.map(str::to_owned)[..])
+        (&["alice > a: go".to_owned(), "a > b: x".to_owned()][..], &cancelled.map(str::to_owned)[..])
     );
 }
 
 #[tokio::test]
-async fn a_call_withdrawn_before_it_is_sent_starts_nobody() {
+async fn a_call_cancelled_before_it_is_sent_starts_nobody() {
     let runtime = team(two_levels(), ["a", "b"]).build().unwrap();
     let call = runtime.user("alice").forward("a", "go");
-    call.withdraw();
-    assert_eq!(call.await.unwrap_err().error, CallError::Withdrawn);
+    call.cancel();
+    assert_eq!(call.await.unwrap_err().error, CallError::Cancelled);
     assert_eq!(runtime.invocations(), 0);
 }
 
 #[tokio::test]
-async fn a_model_and_tools_that_answer_at_once_do_not_keep_a_withdrawal_from_being_seen() {
+async fn a_model_and_tools_that_answer_at_once_do_not_keep_a_cancellation_from_being_seen() {
     let model = Scripted::computed(|_: &Request| Reply::tool("noop", json!({})));
     let noop = tool::function("noop", "", |_: NoArguments| async {});
     let runtime = team(model, ["a"]).tool(noop).build().unwrap();
@@ -111,7 +111,7 @@ async fn fault_45_a_request_to_a_model_is_dropped_and_what_is_known_of_its_cost_
     let mut call = runtime.user("alice").forward("a", "go");
     while !matches!(call.next_event().await.unwrap().kind, EventKind::ModelRequest { .. }) {}
     assert_eq!(connection.recv().await, Some("open"));
-    call.withdraw();
+    call.cancel();
     assert_eq!(connection.recv().await, Some("closed"));
     let mut kinds = Vec::new();
     while let Some(event) = call.next_event().await {
@@ -127,7 +127,7 @@ async fn fault_45_a_request_to_a_model_is_dropped_and_what_is_known_of_its_cost_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fault_46_a_withdrawal_reaches_ten_thousand_calls_in_every_phase() {
+async fn fault_46_a_cancellation_reaches_ten_thousand_calls_in_every_phase() {
     // Half of them are parked in their models, half wait for a call below them.
     let parked = Arc::new((AtomicUsize::new(0), Notify::new()));
     let seen = Arc::clone(&parked);
@@ -147,19 +147,19 @@ async fn fault_46_a_withdrawal_reaches_ten_thousand_calls_in_every_phase() {
         () = parked.1.notified() => {}
         _ = &mut call => panic!("it cannot have ended"),
     }
-    call.withdraw();
+    call.cancel();
     let log = call.await.unwrap_err().log;
     assert_eq!(runtime.invocations(), 0, "a call is over when all below it have ended");
     let forwards = log.messages().filter(|message| matches!(message, Message::Forward(_))).count();
     assert_eq!(
         (forwards, log.messages().count()),
         (10_001, 20_002),
-        "nothing begins after a withdrawal, and each call has its outcome"
+        "nothing begins after a cancellation, and each call has its outcome"
     );
 }
 
 #[tokio::test]
-async fn a_chain_of_ten_thousand_calls_is_withdrawn_at_once() {
+async fn a_chain_of_ten_thousand_calls_is_cancelled_at_once() {
     let (gate, mut keeper) = gate();
     let model = Scripted::computed(|request: &Request| match request.context.input().parse::<usize>() {
         Ok(0) => Reply::tool("gate", json!({})),
@@ -176,16 +176,16 @@ async fn a_chain_of_ten_thousand_calls_is_withdrawn_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_47_a_withdrawal_that_races_with_the_return_leaves_one_outcome() {
-    for withdraw_after in [9, 10, 11] {
+async fn fault_47_a_cancellation_that_races_with_the_return_leaves_one_outcome() {
+    for cancel_after in [9, 10, 11] {
         let done = ScriptedReply::from(Reply::text("done")).after(Duration::from_millis(10));
         let runtime = team(Scripted::new().replies("a", [done]), ["a"]).build().unwrap();
         let mut call = runtime.user("alice").forward("a", "go");
-        let in_time = tokio::time::timeout(Duration::from_millis(withdraw_after), &mut call).await;
+        let in_time = tokio::time::timeout(Duration::from_millis(cancel_after), &mut call).await;
         let ended = match in_time {
             Ok(ended) => ended,
             Err(_) => {
-                call.withdraw();
+                call.cancel();
                 call.await
             }
         };
@@ -193,12 +193,12 @@ async fn fault_47_a_withdrawal_that_races_with_the_return_leaves_one_outcome() {
             Ok(report) => (Ok(report.output), report.log),
             Err(error) => (Err(error.error), error.log),
         };
-        assert_eq!(log.messages().count(), 2, "after {withdraw_after}: {:?}", path(&log));
+        assert_eq!(log.messages().count(), 2, "after {cancel_after}: {:?}", path(&log));
         match result {
             Ok(output) => assert_eq!((&*output, path(&log)[1].as_str()), ("done", "alice < a: done")),
             Err(error) => assert_eq!(
                 (error, path(&log)[1].as_str()),
-                (CallError::Withdrawn, "alice < a: error: the call was withdrawn")
+                (CallError::Cancelled, "alice < a: error: the call was cancelled")
             ),
         }
     }
@@ -240,7 +240,7 @@ impl Actor for Keeper {
             }
             Letter::Answer => {
                 let incoming = state.1.pop().expect("it was asked");
-                incoming.reply.withdrawn().await;
+                incoming.reply.cancelled().await;
                 incoming.reply.send(Ok::<_, CallError>("too late"));
                 state.0.send("answered")?;
             }
@@ -250,7 +250,7 @@ impl Actor for Keeper {
 }
 
 #[tokio::test]
-async fn fault_48_an_answer_after_the_withdrawal_is_dropped_and_observers_are_told() {
+async fn fault_48_an_answer_after_the_cancellation_is_dropped_and_observers_are_told() {
     let (sender, mut keeper) = mpsc::unbounded_channel();
     let (actor, stopped) = Keeper::spawn(None, Keeper, sender).await.unwrap();
     let runtime = Runtime::builder().actor("keeper", "", actor.clone()).build().unwrap();
@@ -262,7 +262,7 @@ async fn fault_48_an_answer_after_the_withdrawal_is_dropped_and_observers_are_to
     assert_eq!(keeper.recv().await, Some("answered"));
     let kinds: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
     assert!(
-        matches!(&kinds[1], EventKind::Return { answer } if answer.result == Err(CallError::Withdrawn)),
+        matches!(&kinds[1], EventKind::Return { answer } if answer.result == Err(CallError::Cancelled)),
         "{kinds:?}"
     );
     assert!(matches!(&kinds[2], EventKind::LateReturn { sender } if &**sender == "keeper"), "{kinds:?}");
@@ -272,7 +272,7 @@ async fn fault_48_an_answer_after_the_withdrawal_is_dropped_and_observers_are_to
 }
 
 #[tokio::test]
-async fn fault_49_what_a_tool_leaves_running_is_withdrawn_when_the_tool_ends() {
+async fn fault_49_what_a_tool_leaves_running_is_cancelled_when_the_tool_ends() {
     struct Leaver(mpsc::UnboundedSender<Result<String, CallError>>);
     impl agentouto::Tool for Leaver {
         fn spec(&self) -> agentouto::ToolSpec {
@@ -301,7 +301,7 @@ async fn fault_49_what_a_tool_leaves_running_is_withdrawn_when_the_tool_ends() {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let runtime = team(model, ["a", "b"]).tool(Leaver(sender)).build().unwrap();
     assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
-    assert_eq!(answers.recv().await, Some(Err(CallError::Withdrawn)));
+    assert_eq!(answers.recv().await, Some(Err(CallError::Cancelled)));
     runtime.idle().await;
 }
 
@@ -314,7 +314,7 @@ async fn fault_53_after_a_shutdown_a_forward_is_answered_with_an_error() {
     runtime.shutdown().await;
     assert_eq!(runtime.invocations(), 0);
     assert_eq!(keeper.next().await, "dropped");
-    assert_eq!(running.await.unwrap().unwrap_err().error, CallError::Withdrawn);
+    assert_eq!(running.await.unwrap().unwrap_err().error, CallError::Cancelled);
     let error = runtime.run("a", "again").await.unwrap_err();
     assert_eq!(error.error, CallError::ShutDown);
     assert_eq!(path(&error.log).len(), 2);
