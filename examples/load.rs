@@ -1,6 +1,6 @@
 //! Measures a workload, with `--floor` on bare ractor, with `--traced` under a `tracing` subscriber. One JSON line:
 //! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel> <N> [--floor] [--traced]`
-//! `hold` parks N calls in the model for a second; `cancel` times how a parked chain of N calls ends.
+//! `hold` parks N calls in the model, all at once for a second; `cancel` times how a parked chain of N calls ends.
 
 use std::time::{Duration, Instant};
 

@@ -32,14 +32,14 @@ fn model() -> Scripted {
             }
             "deep" if input.starts_with("park") => done.clone().after(Duration::from_secs(3_600)),
             "long" if turns < number() => noop.clone(),
-            "holder" => done.clone().after(super::HELD),
+            "holder" => done.clone().after(super::held(number())),
             _ => done.clone(),
         }
     })
 }
 
 fn calls(agent: &str, n: usize) -> Reply {
-    (0..n).fold(Reply::default(), |reply, _| reply.and_call_agent(agent, "work"))
+    (0..n).fold(Reply::default(), |reply, _| reply.and_call_agent(agent, &n.to_string()))
 }
 
 pub(crate) async fn fanout(runtime: &Runtime, n: usize) -> Result<Report, RunError> {

@@ -2,6 +2,8 @@
 //!
 //! The joins are unconstrained, because otherwise tokio's budget makes a wide one take quadratic time.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -11,9 +13,9 @@ struct Worker;
 
 enum Ask {
     Work(RpcReplyPort<String>),
-    Hold(RpcReplyPort<String>),
+    Hold(Duration, RpcReplyPort<String>),
     Deeper(usize, RpcReplyPort<String>),
-    Wide(usize, fn(RpcReplyPort<String>) -> Ask, RpcReplyPort<usize>),
+    Wide(usize, Option<Duration>, RpcReplyPort<usize>),
 }
 
 impl Actor for Worker {
@@ -28,8 +30,8 @@ impl Actor for Worker {
     async fn handle(&self, _: ActorRef<Ask>, ask: Ask, (): &mut ()) -> Result<(), ActorProcessingErr> {
         match ask {
             Ask::Work(reply) => reply.send("done".to_owned())?,
-            Ask::Hold(reply) => {
-                tokio::time::sleep(super::HELD).await;
+            Ask::Hold(time, reply) => {
+                tokio::time::sleep(time).await;
                 reply.send("done".to_owned())?;
             }
             Ask::Deeper(left, reply) => {
@@ -39,7 +41,13 @@ impl Actor for Worker {
                 };
                 reply.send(answer)?;
             }
-            Ask::Wide(n, ask, reply) => reply.send(unconstrained(join_all((0..n).map(|_| call(ask)))).await.len())?,
+            Ask::Wide(n, held, reply) => {
+                let ask = move |port| match held {
+                    None => Ask::Work(port),
+                    Some(time) => Ask::Hold(time, port),
+                };
+                reply.send(unconstrained(join_all((0..n).map(|_| call(ask)))).await.len())?;
+            }
         }
         Ok(())
     }
@@ -54,7 +62,7 @@ async fn call<T: Send + 'static>(ask: impl FnOnce(RpcReplyPort<T>) -> Ask) -> T 
 }
 
 pub(crate) async fn fanout(n: usize) -> usize {
-    call(move |reply| Ask::Wide(n, Ask::Work, reply)).await
+    call(move |reply| Ask::Wide(n, None, reply)).await
 }
 
 pub(crate) async fn chain(n: usize) -> usize {
@@ -72,5 +80,5 @@ pub(crate) async fn turns(n: usize) -> usize {
 }
 
 pub(crate) async fn hold(n: usize) -> usize {
-    call(move |reply| Ask::Wide(n, Ask::Hold, reply)).await
+    call(move |reply| Ask::Wide(n, Some(super::held(n)), reply)).await
 }
