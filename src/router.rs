@@ -22,7 +22,7 @@ use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Seat, pan
 use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
 use crate::prompt::Roster;
 use crate::provider::Provider;
-use crate::scope::{CallIds, Scope};
+use crate::scope::{Alive, CallIds, Scope};
 use crate::tool::Toolbox;
 use crate::turn::nearest;
 
@@ -127,32 +127,6 @@ impl Router {
         self.peers.get(name).is_none_or(|peer| matches!(*peer, Peer::User(_)))
     }
 
-    /// Starts an invocation and waits for its Return; kills it when dropped.
-    fn invoke(
-        &self,
-        forward: Arc<Forward>,
-        mind: Mind,
-        scope: &Scope,
-    ) -> impl Future<Output = Result<Content, CallError>> + Send + use<> {
-        let (alive, scope) = (scope.population().join(), scope.clone());
-        async move {
-            let name = Arc::clone(&forward.receiver);
-            let unreachable =
-                |reason: String| CallError::Unreachable { name: Arc::clone(&name), reason: reason.into() };
-            // Boxed, so that what it takes to start is gone while the call goes on.
-            let starting = Box::pin(Invocation::spawn(None, Invocation, alive));
-            let (invocation, _) = starting.await.map_err(|error| unreachable(error.to_string()))?;
-            let (reply, answer) = oneshot::channel::<Return>();
-            let mut guard = KillOnDrop(Some(invocation.get_cell()));
-            let begin = Begin { forward, mind, scope, reply: reply.into() };
-            invocation.cast(begin).map_err(|error| unreachable(error.to_string()))?;
-            drop(invocation);
-            let answer = answer.await;
-            guard.0 = None;
-            answer.map_or(Err(CallError::Unanswered { name }), |answer| answer.result)
-        }
-    }
-
     /// What comes of a Forward to nobody: it is not sent, and its sender reads who there is.
     fn undelivered(&self, forward: &Forward, scope: &Scope) -> Return {
         let roster = self.roster();
@@ -175,19 +149,38 @@ impl Deliver for Router {
         };
         scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
         let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
+        // Counted before the look at the scope: whoever cancels it and then waits for its end waits for this one too.
+        let alive = scope.population().join();
         if scope.is_cancelled() {
             let is_shut_down = self.root.is_cancelled();
             return pending.on(ready(Err(if is_shut_down { CallError::ShutDown } else { CallError::Cancelled })));
         }
         match peer {
             Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
-            Peer::User(answerer) => pending.on(self.invoke(forward, Mind::Person(answerer), scope)),
+            Peer::User(answerer) => pending.on(invoke(forward, Mind::Person(answerer), scope.clone(), alive)),
             Peer::Agent(seat) => {
                 let doors = Doors { seat, roster: self.roster(), deliver: Arc::clone(&self) as Arc<dyn Deliver> };
-                pending.on(self.invoke(forward, Mind::Model(doors), scope))
+                pending.on(invoke(forward, Mind::Model(doors), scope.clone(), alive))
             }
         }
     }
+}
+
+/// Starts an invocation and waits for its Return; kills it when dropped.
+async fn invoke(forward: Arc<Forward>, mind: Mind, scope: Scope, alive: Alive) -> Result<Content, CallError> {
+    let name = Arc::clone(&forward.receiver);
+    let unreachable = |reason: String| CallError::Unreachable { name: Arc::clone(&name), reason: reason.into() };
+    // Boxed, so that what it takes to start is gone while the call goes on.
+    let starting = Box::pin(Invocation::spawn(None, Invocation, alive));
+    let (invocation, _) = starting.await.map_err(|error| unreachable(error.to_string()))?;
+    let (reply, answer) = oneshot::channel::<Return>();
+    let mut guard = KillOnDrop(Some(invocation.get_cell()));
+    let begin = Begin { forward, mind, scope, reply: reply.into() };
+    invocation.cast(begin).map_err(|error| unreachable(error.to_string()))?;
+    drop(invocation);
+    let answer = answer.await;
+    guard.0 = None;
+    answer.map_or(Err(CallError::Unanswered { name }), |answer| answer.result)
 }
 
 /// Kills an actor when dropped.
