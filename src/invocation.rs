@@ -181,14 +181,8 @@ impl<'a> Life<'a> {
     }
 
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> BoxFuture<'static, Return> {
-        let forward = Forward {
-            call_id,
-            parent: Some(self.forward.call_id),
-            sender: Arc::clone(&self.forward.receiver),
-            receiver: agent,
-            content: message.into(),
-            history: Arc::default(),
-        };
+        let Forward { call_id: parent, receiver: name, .. } = &**self.forward;
+        let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
         Arc::clone(&self.doors.deliver).deliver(forward, self.scope)
     }
 
@@ -360,14 +354,7 @@ pub(crate) struct Line {
 
 impl CallAgent for Line {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let forward = Forward {
-            call_id: self.ids.draw(),
-            parent: Some(self.parent),
-            sender: Arc::clone(&self.name),
-            receiver: agent,
-            content,
-            history: Arc::default(),
-        };
+        let forward = Forward::new(self.ids.draw(), Some(self.parent), &self.name, agent, content);
         let scope = self.scope.child();
         Box::pin(held(Arc::clone(&self.deliver).deliver(forward, &scope), scope))
     }

@@ -38,6 +38,17 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// A Forward without a history.
+    pub(crate) fn new(
+        call_id: CallId,
+        parent: Option<CallId>,
+        sender: &Name,
+        receiver: Name,
+        content: Content,
+    ) -> Self {
+        Self { call_id, parent, sender: Arc::clone(sender), receiver, content, history: Arc::default() }
+    }
+
     /// The Return that answers this.
     pub(crate) fn answer(&self, result: Result<Content, CallError>) -> Return {
         Return {

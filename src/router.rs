@@ -69,16 +69,17 @@ impl Router {
             known.sort();
             known
         };
-        let chosen = match &agent.provider {
-            Some(provider) => self.providers.get_key_value(provider).ok_or_else(|| BuildError::UnknownProvider {
-                agent: Arc::clone(&agent.name),
-                provider: Arc::clone(provider),
-                known: known(),
-            })?,
-            None if self.providers.len() == 1 => {
-                self.providers.iter().next().ok_or_else(|| no_provider(&agent, known()))?
+        let mut all = self.providers.iter();
+        let chosen = match (&agent.provider, all.next(), all.next()) {
+            (Some(provider), ..) => {
+                self.providers.get_key_value(provider).ok_or_else(|| BuildError::UnknownProvider {
+                    agent: Arc::clone(&agent.name),
+                    provider: Arc::clone(provider),
+                    known: known(),
+                })?
             }
-            None => return Err(no_provider(&agent, known())),
+            (None, Some(only), None) => only,
+            (None, ..) => return Err(BuildError::NoProvider { agent: agent.name, known: known() }),
         };
         let (provider_name, provider) = (Arc::clone(chosen.0), Arc::clone(chosen.1));
         let (agent, tools) = (Arc::new(agent), Arc::clone(&self.tools));
@@ -104,9 +105,12 @@ impl Router {
     /// Takes a peer away; `false` if there is none of that name. Calls that it serves go on.
     pub(crate) fn leave(&self, name: &str) -> bool {
         let mut roster = self.roster.write().unwrap_or_else(PoisonError::into_inner);
-        let rest = roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
-        *roster = Arc::new(Roster::new(rest));
-        self.peers.remove(name).is_some()
+        let is_gone = self.peers.remove(name).is_some();
+        if is_gone {
+            let rest = roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
+            *roster = Arc::new(Roster::new(rest));
+        }
+        is_gone
     }
 
     pub(crate) fn roster(&self) -> Arc<Roster> {
@@ -135,10 +139,6 @@ impl Router {
         scope.show(forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
         forward.answer(Err(error))
     }
-}
-
-fn no_provider(agent: &Agent, known: Vec<Name>) -> BuildError {
-    BuildError::NoProvider { agent: Arc::clone(&agent.name), known }
 }
 
 impl Deliver for Router {

@@ -29,7 +29,6 @@ const TAKEN: &str = "the name is taken";
 #[derive(Clone)]
 pub struct Runtime {
     router: Arc<Router>,
-    hub: Arc<Hub>,
 }
 
 impl Runtime {
@@ -103,7 +102,7 @@ impl Runtime {
     /// The events of all calls from now on. Up to `capacity` wait to be read; further ones are lost, and counted.
     #[must_use]
     pub fn events(&self, capacity: usize) -> Events {
-        self.hub.stream(capacity)
+        self.router.root().hub().stream(capacity)
     }
 
     /// How many invocations of agents and users are alive.
@@ -124,7 +123,7 @@ impl Runtime {
     pub async fn shutdown(&self) {
         self.router.root().cancel();
         self.idle().await;
-        self.hub.close();
+        self.router.root().hub().close();
     }
 }
 
@@ -220,11 +219,11 @@ impl RuntimeBuilder {
             }
         }
         let tools = toolbox(self.tools)?;
-        let hub = Arc::new(Hub::new(self.records_content));
+        let root = Scope::root(Hub::new(self.records_content));
         let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
-        let router = Router::new(providers, tools, call_ids, Scope::root(Arc::clone(&hub)));
+        let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;
-        Ok(Runtime { router: Arc::new(router), hub })
+        Ok(Runtime { router: Arc::new(router) })
     }
 }
 

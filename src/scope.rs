@@ -27,9 +27,9 @@ struct Shared {
 
 impl Scope {
     /// A scope that nothing is above.
-    pub(crate) fn root(hub: Arc<Hub>) -> Self {
+    pub(crate) fn root(hub: Hub) -> Self {
         let (cancellation, sinks, population) = (CancellationToken::new(), Arc::default(), Arc::default());
-        Self(Arc::new(Shared { cancellation, sinks, population, hub }))
+        Self(Arc::new(Shared { cancellation, sinks, population, hub: Arc::new(hub) }))
     }
 
     /// A scope that is cancelled with this one, or alone.
@@ -52,6 +52,11 @@ impl Scope {
 
     fn with(&self, cancellation: CancellationToken, sinks: Arc<[Sink]>, population: Arc<Population>) -> Self {
         Self(Arc::new(Shared { cancellation, sinks, population, hub: Arc::clone(&self.0.hub) }))
+    }
+
+    /// The observers of the whole runtime.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0.hub
     }
 
     /// The invocations in this scope.

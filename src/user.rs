@@ -56,14 +56,7 @@ impl User {
     }
 
     fn compose(&self, receiver: Name, content: Content) -> Forward {
-        Forward {
-            call_id: self.router.draw_call_id(),
-            parent: None,
-            sender: Arc::clone(&self.name),
-            receiver,
-            content,
-            history: Arc::default(),
-        }
+        Forward::new(self.router.draw_call_id(), None, &self.name, receiver, content)
     }
 }
 

@@ -191,12 +191,12 @@ impl ScriptedReply {
     /// A failure instead of a reply.
     #[must_use]
     pub fn error(error: ProviderError) -> Self {
-        Self { outcome: Outcome::Error(error), delay: Duration::ZERO, pieces: Vec::new() }
+        Self::new(Outcome::Error(error))
     }
 
     /// A panic instead of a reply.
     pub fn panic(message: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Panic(message.into()), delay: Duration::ZERO, pieces: Vec::new() }
+        Self::new(Outcome::Panic(message.into()))
     }
 
     /// The same, this much later on tokio's clock.
@@ -211,6 +211,10 @@ impl ScriptedReply {
     pub fn in_pieces<P: Into<Arc<str>>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
         self.pieces = pieces.into_iter().map(Into::into).collect();
         self
+    }
+
+    fn new(outcome: Outcome) -> Self {
+        Self { outcome, delay: Duration::ZERO, pieces: Vec::new() }
     }
 
     fn is_instant(&self) -> bool {
@@ -229,7 +233,7 @@ impl ScriptedReply {
 
 impl From<Reply> for ScriptedReply {
     fn from(reply: Reply) -> Self {
-        Self { outcome: Outcome::Reply(reply), delay: Duration::ZERO, pieces: Vec::new() }
+        Self::new(Outcome::Reply(reply))
     }
 }
 
