@@ -1,7 +1,9 @@
 //! What one invocation has said and heard. It only grows: nothing in it is changed or cloned.
 
+use std::any::Any;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +23,8 @@ pub struct Context {
     /// The ids of all tool calls so far; read off the messages when first needed.
     #[serde(skip)]
     ids: Option<HashSet<ToolCallId>>,
+    #[serde(skip)]
+    memo: Memo,
 }
 
 impl Context {
@@ -33,6 +37,7 @@ impl Context {
             messages: vec![ChatMessage::User(forward.content.clone())],
             turns: 0,
             ids: None,
+            memo: Memo::default(),
         }
     }
 
@@ -54,6 +59,12 @@ impl Context {
             Some(ChatMessage::User(content)) => &content.text,
             _ => "",
         }
+    }
+
+    /// What a provider has made of these messages so far.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nobody encodes"))]
+    pub(crate) fn memo(&self) -> &Memo {
+        &self.memo
     }
 
     /// How many replies the model has given in this invocation so far.
@@ -102,6 +113,36 @@ impl Context {
             let (id, name) = (Arc::clone(id), Arc::clone(name));
             self.messages.push(ChatMessage::Tool { id, name, output });
         }
+    }
+}
+
+/// A place where a provider keeps what it has made of a context's messages, which never change, until the next turn.
+/// A clone of the context begins with an empty one.
+#[derive(Default)]
+pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
+
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nobody encodes"))]
+impl Memo {
+    /// Takes out what was put in last, if it is a `T`.
+    pub(crate) fn take<T: 'static>(&self) -> Option<T> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        kept.downcast().ok().map(|kept| *kept)
+    }
+
+    pub(crate) fn put<T: Send + 'static>(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(value));
+    }
+}
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Memo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memo")
     }
 }
 

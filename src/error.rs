@@ -104,18 +104,32 @@ pub struct ProviderError {
     /// The HTTP status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// The server's id of the request, which its support asks for. It stands in the message too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<Arc<str>>,
     /// How long the server asked to wait before the next try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
     /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<Reply>>,
+    /// What the server itself said about trying again, over what the kind says.
+    #[serde(skip)]
+    pub(crate) should_retry: Option<bool>,
 }
 
 impl ProviderError {
     /// An error of a kind, with a text.
     pub fn new(kind: ProviderErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, message: message.into(), status: None, retry_after: None, partial: None }
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            request_id: None,
+            retry_after: None,
+            partial: None,
+            should_retry: None,
+        }
     }
 }
 
@@ -132,7 +146,13 @@ pub enum ProviderErrorKind {
     QuotaExceeded,
     /// The server does not accept this request. The same request fails again.
     InvalidRequest,
-    /// The server failed or is overloaded. Later may go well.
+    /// The request has more tokens than the model can read.
+    ContextTooLong,
+    /// A filter of the server's refused the request, or all of the reply.
+    ContentFilter,
+    /// The server or the model is overloaded. Later may go well.
+    Overloaded,
+    /// The server failed. Later may go well.
     Unavailable,
     /// No connection, or it broke.
     Connection,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::context::Context;
 use crate::error::ProviderError;
-use crate::message::CallId;
+use crate::message::{Attachment, CallId, Name};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Whatever answers for a model: a server, a script, another provider with something added.
@@ -52,16 +52,21 @@ pub struct Request {
 pub struct Reply {
     /// Its text, if any.
     pub text: Option<Arc<str>>,
+    /// The words in which it declines, where the server keeps them apart from its text.
+    pub refusal: Option<Arc<str>>,
     /// Its reasoning, where the server tells it.
     pub reasoning: Option<Arc<str>>,
+    /// The images, sounds and documents that it made.
+    pub attachments: Vec<Attachment>,
     /// The tools that it calls, in order.
     pub tool_calls: Vec<ToolCall>,
     /// Why it stopped.
     pub stop_reason: StopReason,
     /// What it cost; `None` when the server does not say.
     pub usage: Option<Usage>,
-    /// Whatever the provider needs to see again in the next request, such as signatures of reasoning.
-    /// Carried in the [`ChatMessage`](crate::ChatMessage); read by nobody else.
+    /// Whatever the provider needs to see again in the next request, such as signatures of reasoning: an
+    /// object with one key, the wire format, so that no other provider takes it for its own. Carried in the
+    /// [`ChatMessage`](crate::ChatMessage); read by nobody else.
     pub opaque: Option<Arc<Value>>,
 }
 
@@ -120,9 +125,9 @@ pub enum StopReason {
     ToolCalls,
     /// It reached the limit of output tokens. Its tool calls are not carried out.
     Length,
-    /// The provider's filter stopped it.
+    /// A filter stopped it, or the model declined.
     ContentFilter,
-    /// Anything else, in the provider's word.
+    /// Anything else, in the server's word.
     #[serde(untagged)]
     Other(Arc<str>),
 }
@@ -180,6 +185,15 @@ pub enum Delta {
     Text(Arc<str>),
     /// More of the reasoning.
     Reasoning(Arc<str>),
+    /// A tool call begins, or there is more of its arguments.
+    ToolCall {
+        /// Which of the reply's tool calls, counted from 0.
+        index: usize,
+        /// The tool's name, as far as it is known.
+        name: Name,
+        /// The next piece of the arguments, which are JSON once they are complete.
+        arguments: Arc<str>,
+    },
 }
 
 /// Shows a growing reply to whoever observes the call.

@@ -32,13 +32,14 @@ pub(crate) enum Action {
 
 /// Takes a reply into the context and says what follows.
 ///
-/// - Without tool calls, its text is the answer.
+/// - Without tool calls, its text is the answer, or the words of its refusal, with what it attached.
 /// - With a `finish` that can be read, the first such is the answer, and nothing else is done.
 /// - With a `finish` that cannot be read, nothing is done either: the model meant to end, not to go on.
 /// - A reply that was cut at the output limit is not acted upon.
 pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
     if reply.tool_calls.is_empty() {
-        return Step::Finish(Content { text: reply.text.unwrap_or_default(), attachments: Vec::new() });
+        let text = reply.text.or(reply.refusal).unwrap_or_default();
+        return Step::Finish(Content { text, attachments: reply.attachments });
     }
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;

@@ -184,9 +184,7 @@ impl Draft {
         let refusal = message.refusal.map(Text::into_string).unwrap_or_default();
         if !refusal.is_empty() {
             self.refusal.push_str(&refusal);
-            if self.text.is_empty() {
-                growth.delta(Delta::Text(refusal.into()));
-            }
+            growth.delta(Delta::Text(refusal.into()));
         }
     }
 
@@ -273,7 +271,9 @@ impl From<Draft> for Reply {
         let given = |text: String| (!text.is_empty()).then(|| text.into());
         let default = if draft.calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         Self {
-            text: given(draft.text).or_else(|| given(draft.refusal)),
+            text: given(draft.text),
+            refusal: given(draft.refusal),
+            attachments: Vec::new(),
             reasoning: given(draft.reasoning),
             tool_calls: draft.calls.into_iter().map(ToolCall::from).collect(),
             stop_reason: draft.stop_reason.unwrap_or(default),

@@ -65,6 +65,7 @@ fn check(name: &str, (result, shown): (Result<Reply, ProviderError>, Vec<Delta>)
         match delta {
             Delta::Text(piece) => said += piece,
             Delta::Reasoning(piece) => thought += piece,
+            Delta::ToolCall { .. } => {}
         }
     }
     assert_eq!(said, reply.text.as_deref().unwrap_or_default(), "{name}");
