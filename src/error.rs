@@ -113,9 +113,9 @@ pub struct ProviderError {
     /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<Reply>>,
-    /// What the server itself said about trying again, over what the kind says.
-    #[serde(skip)]
-    pub(crate) should_retry: Option<bool>,
+    /// Whether trying again may help, where the server says so itself; else the kind tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
 }
 
 impl ProviderError {
