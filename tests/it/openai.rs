@@ -7,7 +7,8 @@ mod faults;
 mod requests;
 mod server;
 
-use agentouto::providers::openai::{OpenAi, Streaming};
+use agentouto::providers::Streaming;
+use agentouto::providers::openai::OpenAi;
 use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 

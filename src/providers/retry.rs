@@ -1,0 +1,231 @@
+//! Asking again when that may help: [`Retry`], a provider around a provider.
+//!
+//! It follows what the vendors' own clients do, and what they leave out: all calls share one budget of retries and one
+//! [throttle](super::throttle), so that many callers at once cannot make an overload worse.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+
+use super::throttle::Throttle;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{Growth, Provider, Reply, Request, StopReason, Usage};
+
+/// A provider that asks another one again where that may help.
+///
+/// Every provider that speaks HTTP has this built in; it is here for providers of your own.
+///
+/// **What is tried again**, at most twice unless [`retries`](Retry::retries) says otherwise: failures of the connection,
+/// timeouts, 408, 409, 429 and 5xx, whether as a status or within a stream, a stream that was cut, and (once) an empty
+/// reply; unless the server says `x-should-retry: false`. Never once any of the reply has arrived, for that would
+/// show it twice: the error then carries it as `partial`.
+///
+/// **When**: after 0.5 s, then twice as long each time, at most 8 s, and up to a quarter less by chance; or when the
+/// server asks to (`retry-after-ms`, `retry-after`), if that is within 120 s. If it is later the call fails at once, and
+/// [`retry_after`](ProviderError::retry_after) tells when.
+///
+/// **How many in all**: a retry must be paid from a budget that all calls share. It begins with ten; every call adds a
+/// fifth of one, and within some minutes it drifts back to ten. So however many calls fail at once, there is one retry
+/// to every five calls, and ten more.
+///
+/// **Too many requests** (429) cool down all of the provider: nobody begins a request before the server's time, and then
+/// half as many as before may be under way at once; with every eight successes one more.
+///
+/// What failed tries have cost is part of the usage in the end. Dropping the reply's future ends every wait.
+pub struct Retry<P> {
+    inner: P,
+    retries: u32,
+    budget: Mutex<Budget>,
+    throttle: Throttle,
+}
+
+impl<P: Provider> Retry<P> {
+    /// Asks `inner` again up to twice.
+    pub fn around(inner: P) -> Self {
+        Self {
+            inner,
+            retries: RETRIES,
+            budget: Mutex::new(Budget { tokens: RESERVE, at: Instant::now() }),
+            throttle: Throttle::new(usize::MAX),
+        }
+    }
+
+    /// How many times a call may ask again. Default: 2.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// How many requests may be under way at once; the others wait for their turn, in order. Default: no limit. 0 counts
+    /// as 1.
+    #[must_use]
+    pub fn max_in_flight(mut self, requests: usize) -> Self {
+        self.throttle = Throttle::new(requests);
+        self
+    }
+
+    pub(crate) fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+        self.budget().begin();
+        let mut spent = None;
+        let mut tries = 0;
+        loop {
+            let result = self.try_once(request, growth, tries).await;
+            let error = match result {
+                Ok(reply) => return Ok(Reply { usage: sum(spent, reply.usage), ..reply }),
+                Err(error) => error,
+            };
+            let Some(pause) = self.pause(&error, tries) else { return Err(last(error, spent)) };
+            tracing::info!(
+                agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status, ?pause,
+                "a model is asked again: {error}"
+            );
+            spent = sum(spent, error.partial.and_then(|partial| partial.usage));
+            tries += 1;
+            sleep(pause).await;
+        }
+    }
+
+    async fn try_once(&self, request: &Request, growth: &mut Growth<'_>, tries: u32) -> Result<Reply, ProviderError> {
+        let pass = self.throttle.enter().await;
+        let result = self.inner.reply(request, growth).await;
+        match &result {
+            Ok(_) => pass.succeeded(),
+            Err(error) if error.kind == ProviderErrorKind::RateLimited => {
+                let asked = error.retry_after.filter(|asked| *asked <= LONGEST_PAUSE);
+                pass.too_many(asked.unwrap_or_else(|| backoff(tries)));
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// How long to wait before the next try, if there is one.
+    fn pause(&self, error: &ProviderError, tries: u32) -> Option<Duration> {
+        let may_help = tries < self.retries && error.should_retry.unwrap_or_else(|| may_pass(error, tries));
+        let pause = error.retry_after.unwrap_or_else(|| backoff(tries));
+        let retries = may_help && !has_arrived(error) && pause <= LONGEST_PAUSE && self.budget().spend();
+        retries.then_some(pause)
+    }
+
+    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the same request may go well later.
+fn may_pass(error: &ProviderError, tries: u32) -> bool {
+    use ProviderErrorKind::*;
+    match error.kind {
+        RateLimited | Overloaded | Unavailable | Connection | Timeout | Truncated => true,
+        EmptyResponse => tries == 0 && stop_reason(error) != Some(&StopReason::Length),
+        _ => false,
+    }
+}
+
+fn stop_reason(error: &ProviderError) -> Option<&StopReason> {
+    error.partial.as_ref().map(|partial| &partial.stop_reason)
+}
+
+/// Whether any of the reply has arrived, and was shown.
+fn has_arrived(error: &ProviderError) -> bool {
+    error.partial.as_ref().is_some_and(|partial| {
+        let is_said = partial.text.is_some() || partial.refusal.is_some() || !partial.tool_calls.is_empty();
+        // An empty reply may be thought of again.
+        is_said || partial.reasoning.is_some() && error.kind != ProviderErrorKind::EmptyResponse
+    })
+}
+
+/// The pause before the next try: twice as long each time, a bit less by chance so that callers spread.
+fn backoff(tries: u32) -> Duration {
+    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries)).min(LONGEST_BACKOFF);
+    pause.mul_f64(1.0 - fastrand::f64() / 4.0)
+}
+
+/// The error that a call ends with, given what earlier tries have cost.
+fn last(mut error: ProviderError, spent: Option<Usage>) -> ProviderError {
+    if let Some(spent) = spent {
+        let partial = error.partial.get_or_insert_default();
+        partial.usage = sum(Some(spent), partial.usage);
+    }
+    if let Some(asked) = error.retry_after.filter(|asked| *asked > LONGEST_PAUSE) {
+        error.message = format!("{}; the server asks to wait for {asked:?}", error.message).into();
+    }
+    error
+}
+
+fn sum(spent: Option<Usage>, usage: Option<Usage>) -> Option<Usage> {
+    match (spent, usage) {
+        (Some(spent), Some(usage)) => Some(spent + usage),
+        (spent, usage) => spent.or(usage),
+    }
+}
+
+/// How many retries all calls together may still make.
+struct Budget {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Budget {
+    /// A call begins, and adds its share.
+    fn begin(&mut self) {
+        self.drift();
+        self.tokens += SHARE;
+    }
+
+    /// Pays for a retry, if there is enough.
+    fn spend(&mut self) -> bool {
+        self.drift();
+        let is_enough = self.tokens >= 1.0;
+        if is_enough {
+            self.tokens -= 1.0;
+        }
+        is_enough
+    }
+
+    fn drift(&mut self) {
+        let passed = self.at.elapsed();
+        self.tokens = RESERVE + (self.tokens - RESERVE) * (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
+        self.at += passed;
+    }
+}
+
+impl<P: Provider> Provider for Retry<P> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(self.ask(request, growth))
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for Retry<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry").field("inner", &self.inner).field("retries", &self.retries).finish_non_exhaustive()
+    }
+}
+
+const RETRIES: u32 = 2;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
+/// The longest that a server may ask to wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// How many retries there are before any call.
+const RESERVE: f64 = 10.0;
+/// How much of a retry every call adds.
+const SHARE: f64 = 0.2;
+/// How long the budget remembers.
+const MEMORY: Duration = LONGEST_PAUSE;
