@@ -5,6 +5,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::http::Expect;
@@ -131,6 +132,13 @@ fn put_key(out: &mut BytesMut, key: &str) -> serde_json::Result<()> {
     serde_json::to_writer(out.writer(), key)?;
     out.put_u8(b':');
     Ok(())
+}
+
+/// The arguments of a tool call, if they are a JSON object, or else an empty one: some servers read them, and refuse a
+/// conversation for good in which they are something else.
+pub(crate) fn sound(arguments: &str) -> &str {
+    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    if is_object { arguments } else { "{}" }
 }
 
 #[cfg(test)]

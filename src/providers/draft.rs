@@ -117,11 +117,6 @@ impl<'a, 'g> Draft<'a, 'g> {
         self.growth.usage_so_far(usage);
     }
 
-    /// What the server has told of the cost so far.
-    pub(crate) fn usage(&self) -> Usage {
-        self.usage.unwrap_or_default()
-    }
-
     /// Nothing that matters is missing any more: a stream may end here.
     pub(crate) fn complete(&mut self) {
         self.is_complete = true;
@@ -133,7 +128,7 @@ impl<'a, 'g> Draft<'a, 'g> {
     }
 
     /// Whether a program would read something in it.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && self.attachments.is_empty()
     }
 

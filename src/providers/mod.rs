@@ -15,6 +15,8 @@
 //! [`scripted`] needs no network.
 
 #[cfg(feature = "http")]
+pub mod anthropic;
+#[cfg(feature = "http")]
 mod api;
 #[cfg(feature = "http")]
 mod body;

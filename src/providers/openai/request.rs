@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use super::OPAQUE;
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List};
+use crate::providers::body::{Fields, List, sound};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -238,11 +237,4 @@ impl<'a> Typed<'a> {
         let function = Function { name: &call.name, arguments: sound(&call.arguments) };
         Self::Call { id: &call.id, function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
     }
-}
-
-/// The arguments, if they are a JSON object, or else an empty one: some servers read them, and refuse a
-/// conversation for good in which they are something else.
-fn sound(arguments: &str) -> &str {
-    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
-    if is_object { arguments } else { "{}" }
 }
