@@ -27,9 +27,8 @@ use crate::provider::{Growth, Provider, Reply, Request, StopReason, Usage};
 /// server asks to (`retry-after-ms`, `retry-after`), if that is within 120 s. If it is later the call fails at once, and
 /// [`retry_after`](ProviderError::retry_after) tells when.
 ///
-/// **How many in all**: a retry must be paid from a budget that all calls share. It begins with ten; every call adds a
-/// fifth of one, and within some minutes it drifts back to ten. So however many calls fail at once, there is one retry
-/// to every five calls, and ten more.
+/// **How many in all**: within some two minutes there is one retry to every five calls, or ten if that is more. So ten
+/// thousand calls that fail at once make two thousand further requests, and the others fail with their first error.
 ///
 /// **Too many requests** (429) cool down all of the provider: nobody begins a request before the server's time, and then
 /// half as many as before may be under way at once; with every eight successes one more.
@@ -48,7 +47,7 @@ impl<P: Provider> Retry<P> {
         Self {
             inner,
             retries: RETRIES,
-            budget: Mutex::new(Budget { tokens: RESERVE, at: Instant::now() }),
+            budget: Mutex::new(Budget { calls: 0.0, retries: 0.0, at: Instant::now() }),
             throttle: Throttle::new(usize::MAX),
         }
     }
@@ -172,32 +171,35 @@ fn sum(spent: Option<Usage>, usage: Option<Usage>) -> Option<Usage> {
     }
 }
 
-/// How many retries all calls together may still make.
+/// How many retries all calls together may make. What was long ago counts less and less.
 struct Budget {
-    tokens: f64,
+    calls: f64,
+    retries: f64,
     at: Instant,
 }
 
 impl Budget {
-    /// A call begins, and adds its share.
+    /// A call begins.
     fn begin(&mut self) {
-        self.drift();
-        self.tokens += SHARE;
+        self.fade();
+        self.calls += 1.0;
     }
 
     /// Pays for a retry, if there is enough.
     fn spend(&mut self) -> bool {
-        self.drift();
-        let is_enough = self.tokens >= 1.0;
+        self.fade();
+        let is_enough = self.retries + 1.0 <= (self.calls * SHARE).max(RESERVE);
         if is_enough {
-            self.tokens -= 1.0;
+            self.retries += 1.0;
         }
         is_enough
     }
 
-    fn drift(&mut self) {
+    fn fade(&mut self) {
         let passed = self.at.elapsed();
-        self.tokens = RESERVE + (self.tokens - RESERVE) * (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
+        let left = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
+        self.calls *= left;
+        self.retries *= left;
         self.at += passed;
     }
 }
@@ -223,9 +225,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// The longest that a server may ask to wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// How many retries there are before any call.
-const RESERVE: f64 = 10.0;
-/// How much of a retry every call adds.
+/// How many retries there are to each call.
 const SHARE: f64 = 0.2;
+/// How many retries there are however few calls are made.
+const RESERVE: f64 = 10.0;
 /// How long the budget remembers.
 const MEMORY: Duration = LONGEST_PAUSE;

@@ -6,6 +6,7 @@ mod observers;
 #[cfg(feature = "http")]
 mod openai;
 mod peers;
+mod retry;
 mod scenarios;
 mod team;
 mod tidy;

@@ -406,7 +406,10 @@ async fn fault_39_usage_is_what_the_server_said_last() {
 async fn a_refusal_is_the_text_where_there_is_no_other() {
     let whole = json!({"choices": [{"message": {"content": null, "refusal": "no"}, "finish_reason": "stop"}]});
     let (reply, shown) = ask(Answer::json(200, &whole)).await;
-    assert_eq!((reply.unwrap(), shown), (Reply { refusal: Some("no".into()), ..Reply::default() }, vec![Delta::Text("no".into())]));
+    assert_eq!(
+        (reply.unwrap(), shown),
+        (Reply { refusal: Some("no".into()), ..Reply::default() }, vec![Delta::Text("no".into())])
+    );
 }
 
 #[tokio::test]
