@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::throttle::Throttle;
+use super::throttle::{LONGEST_PAUSE, Throttle, backoff};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{Growth, Provider, Reply, Request, StopReason, Usage};
 
@@ -31,7 +31,10 @@ use crate::provider::{Growth, Provider, Reply, Request, StopReason, Usage};
 /// thousand calls that fail at once make two thousand further requests, and the others fail with their first error.
 ///
 /// **Too many requests** (429) cool down all of the provider: nobody begins a request before the server's time, and then
-/// half as many as before may be under way at once; with every eight successes one more.
+/// half as many as before may be under way at once; with every eight successes one more. Where the server names no time,
+/// everybody waits as after any failure; not so if at least eight requests went well since the last 429: then one eighth
+/// less may be under way. Those that wait for their turn do so as long as others go well, and fail after two minutes
+/// in which nothing did.
 ///
 /// What failed tries have cost is part of the usage in the end. Dropping the reply's future ends every wait.
 pub struct Retry<P> {
@@ -80,7 +83,7 @@ impl<P: Provider> Retry<P> {
         let mut spent = None;
         let mut tries = 0;
         loop {
-            let result = self.try_once(request, growth, tries).await;
+            let result = self.try_once(request, growth).await;
             let error = match result {
                 Ok(reply) => return Ok(Reply { usage: sum(spent, reply.usage), ..reply }),
                 Err(error) => error,
@@ -96,14 +99,17 @@ impl<P: Provider> Retry<P> {
         }
     }
 
-    async fn try_once(&self, request: &Request, growth: &mut Growth<'_>, tries: u32) -> Result<Reply, ProviderError> {
-        let pass = self.throttle.enter().await;
+    async fn try_once(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+        let pass = self.throttle.enter().await.map_err(|refused| {
+            let message = format!("not asked: the server has refused all requests as too many for {refused:.0?}");
+            ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::RateLimited, message) }
+        })?;
         let result = self.inner.reply(request, growth).await;
         match &result {
             Ok(_) => pass.succeeded(),
             Err(error) if error.kind == ProviderErrorKind::RateLimited => {
                 let asked = error.retry_after.filter(|asked| *asked <= LONGEST_PAUSE);
-                pass.too_many(asked.unwrap_or_else(|| backoff(tries)));
+                pass.too_many(asked);
             }
             Err(_) => {}
         }
@@ -113,7 +119,7 @@ impl<P: Provider> Retry<P> {
     /// How long to wait before the next try, if there is one.
     fn pause(&self, error: &ProviderError, tries: u32) -> Option<Duration> {
         let may_help = tries < self.retries && error.should_retry.unwrap_or_else(|| may_pass(error, tries));
-        let pause = error.retry_after.unwrap_or_else(|| backoff(tries));
+        let pause = error.retry_after.unwrap_or_else(|| backoff(tries + 1));
         let retries = may_help && !has_arrived(error) && pause <= LONGEST_PAUSE && self.budget().spend();
         retries.then_some(pause)
     }
@@ -144,12 +150,6 @@ fn has_arrived(error: &ProviderError) -> bool {
         // An empty reply may be thought of again.
         is_said || partial.reasoning.is_some() && error.kind != ProviderErrorKind::EmptyResponse
     })
-}
-
-/// The pause before the next try: twice as long each time, a bit less by chance so that callers spread.
-fn backoff(tries: u32) -> Duration {
-    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries)).min(LONGEST_BACKOFF);
-    pause.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
 /// The error that a call ends with, given what earlier tries have cost.
@@ -221,10 +221,6 @@ impl<P: fmt::Debug> fmt::Debug for Retry<P> {
 }
 
 const RETRIES: u32 = 2;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
-/// The longest that a server may ask to wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// How many retries there are to each call.
 const SHARE: f64 = 0.2;
 /// How many retries there are however few calls are made.

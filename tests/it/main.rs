@@ -1,6 +1,7 @@
 //! Everything that is tested through the public API, in one binary.
 
 mod cancellation;
+mod chaos;
 mod faults;
 mod observers;
 #[cfg(feature = "http")]
