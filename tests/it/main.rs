@@ -2,6 +2,8 @@
 
 mod cancellation;
 mod faults;
+#[cfg(feature = "http")]
+mod google;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
