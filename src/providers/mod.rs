@@ -27,6 +27,8 @@ mod endpoint;
 #[cfg(feature = "http")]
 mod failure;
 #[cfg(feature = "http")]
+pub mod google;
+#[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
 pub mod openai;

@@ -3,6 +3,8 @@
 mod cancellation;
 mod chaos;
 mod faults;
+#[cfg(feature = "http")]
+mod google;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
