@@ -21,7 +21,7 @@ use crate::provider::Request;
 /// let llama = Anthropic::keyless("http://localhost:8080");
 /// ```
 ///
-/// The base URL is what stands before `/v1/messages`; default `https://api.anthropic.com`. Environment:
+/// The base URL is what stands before `/v1/messages`, with or without the `/v1`; default `https://api.anthropic.com`. Environment:
 /// `ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`.
 ///
 /// **Settings.** The API needs a limit of tokens: 4,096 unless the agent says otherwise, plus the budget of its
@@ -57,7 +57,7 @@ impl Wire for Messages {
     type Decoder = reply::Decoder;
 
     fn url(address: &str, _: &str, _: Expect) -> String {
-        format!("{address}/v1/messages")
+        format!("{}/v1/messages", address.strip_suffix("/v1").unwrap_or(address))
     }
 
     fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {

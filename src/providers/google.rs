@@ -17,11 +17,11 @@ use crate::provider::Request;
 /// use agentouto::providers::google::Google;
 ///
 /// let google = Google::new("AIza…");
-/// let proxy = Google::keyless("http://localhost:8080/v1beta");
+/// let proxy = Google::keyless("http://localhost:8080");
 /// ```
 ///
-/// The base URL is what stands before `/models`, with the version of the API in it; default
-/// `https://generativelanguage.googleapis.com/v1beta`. A model whose name has a `/`, such as `tunedModels/…`, takes the
+/// The base URL is what stands before `/models`; where it does not end in a version of the API, `/v1beta` is added.
+/// Default `https://generativelanguage.googleapis.com`. A model whose name has a `/`, such as `tunedModels/…`, takes the
 /// place of `models/…` there. Environment: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
 ///
 /// **Settings.** Temperature and limit of tokens are sent as they are. [`Reasoning`](crate::Reasoning) becomes a
@@ -51,7 +51,7 @@ pub enum GenerateContent {}
 impl Wire for GenerateContent {
     const VENDOR: Vendor = Vendor {
         name: "Google",
-        address: "https://generativelanguage.googleapis.com/v1beta",
+        address: "https://generativelanguage.googleapis.com",
         key_header: "x-goog-api-key",
         key_prefix: "",
         headers: &[],
@@ -67,7 +67,10 @@ impl Wire for GenerateContent {
             Expect::Whole => "generateContent",
             Expect::Events => "streamGenerateContent?alt=sse",
         };
-        format!("{address}/{folder}{model}:{method}")
+        // Google's own clients name the server alone, gateways often the version too.
+        let last = address.rsplit('/').next().and_then(|last| last.strip_prefix('v'));
+        let version = if last.is_some_and(|number| number.starts_with(char::is_numeric)) { "" } else { "/v1beta" };
+        format!("{address}{version}/{folder}{model}:{method}")
     }
 
     fn fields(request: &Request, _: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {

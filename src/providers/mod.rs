@@ -1,6 +1,6 @@
 //! The providers. Nothing outside this folder knows one of them.
 //!
-//! Four wire formats are siblings of one shape, a [`Wire`](wire::Wire): [`openai`], [`openai_responses`], [`anthropic`],
+//! Four wire formats are siblings of one shape, a `Wire`: [`openai`], [`openai_responses`], [`anthropic`],
 //! [`google`]. A request to a model passes these layers, each one file:
 //!
 //! | layer | what it does |
