@@ -37,7 +37,8 @@ pub struct Agent {
     pub max_output_tokens: Option<u32>,
     /// Whether and how the model reasons before it replies. Default: as the provider does unasked.
     pub reasoning: Option<Reasoning>,
-    /// Parameters merged into the body of every request, over those that the provider sets itself.
+    /// Parameters merged into the body of every request: objects are merged with what the provider sets itself, lists are
+    /// joined to its own, `null` leaves a field out, and anything else replaces it. The messages are not to be changed.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }

@@ -13,11 +13,13 @@ const FLOORS: [&[&str]; 4] = [
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 4] = [
+const FOREIGN: [(&str, &[&str]); 6] = [
     ("ractor", &["invocation", "router", "runtime"]),
     ("tokio", &["scope", "invocation", "router", "user", "providers"]),
     ("dashmap", &["router"]),
     ("reqwest", &["providers/http"]),
+    ("secrecy", &["providers/http", "providers/api"]),
+    ("bytes", &["providers/http", "providers/body"]),
 ];
 
 /// Every source file but `lib.rs`, by its path without ending, with what it uses of this crate and of others.
@@ -91,7 +93,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| module(name) != "providers")
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_750, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 2_800, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]
