@@ -57,7 +57,10 @@ async fn recorded_traffic_is_understood_and_goes_on_as_it_did() -> ExitCode {
         tallies.entry(folder.clone()).or_default().count(&folder, &case, verdict);
     }
     // A folder without a single case is a mistake in the path, not a success.
-    let mut is_well = tallies.values().any(|tally| tally.passed + tally.failed + tally.skipped > 0);
+    let mut is_well = !tallies.is_empty();
+    if tallies.is_empty() {
+        println!("cassettes: no folders of recordings in {}", Path::new(&folder).display());
+    }
     for (folder, Tally { streams, splits, places, .. }) in &tallies {
         println!(
             "cassettes {folder}: {streams} streams again byte by byte, and cut in two at {splits} of {places} places"
@@ -154,4 +157,4 @@ fn stem(path: &Path) -> String {
 
 const VARIABLE: &str = "AGENTOUTO_CASSETTES";
 const KEY: &str = "key";
-const LONGEST_CASE: Duration = Duration::from_secs(120);
+const LONGEST_CASE: Duration = Duration::from_secs(60);

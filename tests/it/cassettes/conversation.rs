@@ -132,7 +132,9 @@ impl Conversation {
             lost.hold(kept, || format!("the request's temperature: {:?}", ours.temperature));
         }
         lost.same("the request's system prompt", ours.system.join("\n"), self.system.join("\n"));
-        lost.same("the request's tools", shapes(&ours.tools, wire), shapes(&self.tools, wire));
+        let has_tools = self.tools.len() == ours.tools.len()
+            && std::iter::zip(&self.tools, &ours.tools).all(|(recorded, ours)| is_tool_kept(recorded, ours, wire));
+        lost.hold(has_tools, || format!("the request's tools: {:?} instead of {:?}", ours.tools, self.tools));
         if ours.turns.len() != self.turns.len() {
             lost.0.push(format!("the request's messages: {:?} instead of {:?}", ours.turns, self.turns));
         }
@@ -274,14 +276,25 @@ fn sources(attachments: &[Attachment]) -> impl Iterator<Item = (AttachmentKind, 
     attachments.iter().map(|attachment| (attachment.kind, &attachment.source))
 }
 
-/// What tools are, as far as all forms of a wire agree on it: Gemini has several dialects of schema.
-fn shapes(tools: &[ToolSpec], wire: Wire) -> Vec<(String, String, Value)> {
-    let parameters = |tool: &ToolSpec| match wire {
-        Wire::Gemini => {
-            let properties = tool.parameters["properties"].as_object();
-            properties.map(|all| all.keys().map(String::as_str).collect()).unwrap_or_default()
-        }
-        _ => tool.parameters.clone(),
+fn is_tool_kept(recorded: &ToolSpec, ours: &ToolSpec, wire: Wire) -> bool {
+    let has_parameters = match wire {
+        // Gemini has several dialects of schema; all of them have the names of the parameters.
+        Wire::Gemini => names(&recorded.parameters) == names(&ours.parameters),
+        _ => carries(&ours.parameters, &recorded.parameters),
     };
-    tools.iter().map(|tool| (tool.name.to_string(), tool.description.to_string(), parameters(tool))).collect()
+    recorded.name == ours.name && recorded.description == ours.description && has_parameters
+}
+
+fn names(schema: &Value) -> Vec<&String> {
+    schema["properties"].as_object().into_iter().flat_map(|all| all.keys()).collect()
+}
+
+/// Whether all of `recorded` is in `ours`, which may say more.
+fn carries(ours: &Value, recorded: &Value) -> bool {
+    match (ours, recorded) {
+        (Value::Object(ours), Value::Object(recorded)) => {
+            recorded.iter().all(|(key, value)| ours.get(key).is_some_and(|ours| carries(ours, value)))
+        }
+        _ => ours == recorded,
+    }
 }

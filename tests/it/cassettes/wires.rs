@@ -132,5 +132,5 @@ fn effort(word: &str) -> Option<Reasoning> {
 }
 
 fn unknown<T>(what: &str, value: &Value) -> Result<T, String> {
-    Err(format!("no word is known for the {what} `{}`", value.as_str().unwrap_or("")))
+    Err(format!("agentouto has no {what} `{}`", text(value)))
 }

@@ -100,5 +100,5 @@ fn part(part: &Value) -> Result<Part, String> {
         return Ok(Part::Attachment(Attachment::url(kind_of(media_type(file)), url)));
     }
     let keys: Vec<&str> = part.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-    Err(format!("no word is known for a part of {}", keys.join(", ")))
+    Err(format!("agentouto has no part of {}", keys.join(", ")))
 }
