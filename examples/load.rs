@@ -1,12 +1,13 @@
 //! Measures a workload, with `--floor` on bare ractor, with `--traced` under a `tracing` subscriber. One JSON line:
-//! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel> <N> [--floor] [--traced]`
-//! `hold` parks N calls in the model, all at once for a second; `cancel` times how a parked chain of N calls ends.
+//! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel|http> <N> [--floor] [--traced]`
+//! `hold` parks N calls in the model, all at once for a second; `cancel` times how a parked chain of N calls ends;
+//! `http` calls models behind a server on loopback that thinks for 50 ms, beside bare `reqwest` with `--floor`.
 
 use std::time::{Duration, Instant};
 
 use agentouto::Message;
 use serde_json::json;
-use workloads::{agents, bare_ractor};
+use workloads::{agents, bare_ractor, http};
 
 #[path = "../benches/workloads/mod.rs"]
 mod workloads;
@@ -16,6 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (flags, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let [workload, n] = &words[..] else { return Err("say a workload and a number: fanout 1000".into()) };
     let n = n.replace('_', "").parse()?;
+    if workload == "serve" {
+        return Ok(http::serve()?);
+    }
     if flags.iter().any(|flag| flag == "--traced") {
         tracing_subscriber::fmt().with_writer(std::io::sink).init();
     }
@@ -35,6 +39,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn run(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<dyn std::error::Error>> {
+    if workload == "http" {
+        return http::agents(n).await;
+    }
     let (runtime, begun) = (agents::runtime(), Instant::now());
     let (log, begun) = match workload {
         "fanout" => (agents::fanout(&runtime, n).await?.log, begun),
@@ -56,6 +63,7 @@ async fn floor(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box
         "chain" => bare_ractor::chain(n).await,
         "loop" => bare_ractor::turns(n).await,
         "hold" => bare_ractor::hold(n).await,
+        "http" => return http::floor(n).await,
         other => return Err(format!("unknown workload `{other}`").into()),
     };
     Ok((begun.elapsed(), calls, calls))

@@ -125,8 +125,17 @@ impl Attachment {
     /// An attachment whose bytes travel in the message. They are encoded once, here.
     #[must_use]
     pub fn inline(kind: AttachmentKind, media_type: &str, bytes: &[u8]) -> Self {
-        let base64 = base64::engine::general_purpose::STANDARD.encode(bytes).into();
-        Self { kind, source: AttachmentSource::Inline { media_type: media_type.into(), base64 }, name: None }
+        Self::encoded(kind, media_type, &base64::engine::general_purpose::STANDARD.encode(bytes))
+    }
+
+    /// The same for bytes that are base64 already.
+    #[must_use]
+    pub fn encoded(kind: AttachmentKind, media_type: &str, base64: &str) -> Self {
+        Self {
+            kind,
+            source: AttachmentSource::Inline { media_type: media_type.into(), base64: base64.into() },
+            name: None,
+        }
     }
 
     /// An attachment that the provider fetches itself.

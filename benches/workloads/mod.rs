@@ -1,4 +1,5 @@
-//! The same four workloads three times: on agentouto, on bare ractor, on bare tokio.
+//! The same four workloads three times, on agentouto, on bare ractor, on bare tokio; and calls over HTTP beside bare
+//! `reqwest`.
 //!
 //! - `fanout`: one caller makes N calls at once and waits for all answers.
 //! - `chain`: N calls, each made by the one before.
@@ -10,6 +11,10 @@
 pub(crate) mod agents;
 pub(crate) mod bare_ractor;
 pub(crate) mod bare_tokio;
+#[cfg(feature = "http")]
+pub(crate) mod http;
+#[cfg(feature = "http")]
+pub(crate) mod loopback;
 
 use std::time::Duration;
 

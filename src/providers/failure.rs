@@ -1,23 +1,37 @@
 //! What a server says went wrong: its words and what kind of failure they mean. Nothing here asks a server.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::error::ProviderErrorKind;
 
 /// A failure in a server's own words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
     /// What happened.
     pub(crate) message: String,
     /// The HTTP status that it names itself, where it comes without one.
     pub(crate) status: Option<u16>,
-    /// Its `code` and `type`.
+    /// The id of the request that failed.
+    pub(crate) request_id: Option<String>,
+    /// How long it asks to wait.
+    pub(crate) retry_after: Option<Duration>,
+    /// Its `code`, `type` and `status`, and the names of the quotas that it mentions.
     words: String,
 }
 
 impl Failure {
-    /// Reads `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` or `{"detail": …}`.
+    /// A failure that the server put into other words.
+    pub(crate) fn new(message: impl Into<String>, words: &str) -> Self {
+        Self { message: message.into(), words: words.to_owned(), ..Self::default() }
+    }
+
+    /// Reads `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` or `{"detail": …}`, or a list of them.
     pub(crate) fn read(body: &Value) -> Option<Self> {
+        if let Value::Array(bodies) = body {
+            return bodies.iter().find_map(Self::read);
+        }
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         let message = match error {
             Value::String(text) => text.clone(),
@@ -27,35 +41,73 @@ impl Failure {
                 other => Some(other.to_string()),
             })?,
         };
-        let words = ["code", "type"].map(|key| error.get(key).and_then(Value::as_str).unwrap_or_default());
         let status = ["status_code", "status", "code"].iter().find_map(|key| {
             let number = u16::try_from(error.get(key)?.as_u64()?).ok()?;
             (400..600).contains(&number).then_some(number)
         });
-        Some(Self { message, status, words: words.join(" ") })
+        let details = error.get("details").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let quotas = details.iter().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
+        let quotas = quotas.filter_map(|violation| violation.get("quotaId")?.as_str());
+        let words = ["code", "type", "status"].iter().filter_map(|key| error.get(key)?.as_str());
+        Some(Self {
+            message,
+            status,
+            request_id: body.get("request_id").and_then(Value::as_str).map(str::to_owned),
+            retry_after: details.iter().find_map(|detail| seconds(detail.get("retryDelay")?.as_str()?)),
+            words: words.chain(quotas).collect::<Vec<_>>().join(" "),
+        })
     }
 
     /// The same for what is surely a failure: without words of its own, all of it is shown.
     pub(crate) fn reported(body: &Value) -> Self {
-        Self::read(body).unwrap_or_else(|| Self { message: body.to_string(), status: None, words: String::new() })
+        Self::read(body).unwrap_or_else(|| Self::new(body.to_string(), ""))
     }
 
     /// What kind of failure it is, given the HTTP status that it came with.
     pub(crate) fn kind(&self, status: Option<u16>) -> ProviderErrorKind {
+        use ProviderErrorKind::*;
         let says = |words: &[&str]| words.iter().any(|word| self.words.contains(word));
-        if says(&["insufficient_quota"]) {
-            return ProviderErrorKind::QuotaExceeded;
+        if says(&["insufficient_quota", "billing", "PerDay"]) || self.mentions(NO_CREDIT) {
+            return QuotaExceeded;
+        }
+        let is_about_the_request = status.is_none_or(|status| matches!(status, 400 | 413 | 422));
+        if is_about_the_request && (says(&["context_length", "exceed_context"]) || self.mentions(TOO_LONG)) {
+            return ContextTooLong;
+        }
+        if is_about_the_request && says(&["content_filter", "content_policy"]) {
+            return ContentFilter;
+        }
+        if says(&["overloaded", "UNAVAILABLE"]) && status.is_none_or(|status| status >= 500) {
+            return Overloaded;
         }
         match status {
             Some(status) => of_status(status),
-            None if says(&["rate_limit"]) => ProviderErrorKind::RateLimited,
-            None if says(&["authentication", "permission", "api_key"]) => ProviderErrorKind::Authentication,
-            None if says(&["invalid", "content_filter", "exceed"]) => ProviderErrorKind::InvalidRequest,
-            None if says(&["overloaded", "server_error", "unavailable"]) => ProviderErrorKind::Unavailable,
-            None => ProviderErrorKind::Other,
+            None if says(&["rate_limit", "RESOURCE_EXHAUSTED"]) => RateLimited,
+            None if says(&["authentication", "permission", "api_key"]) => Authentication,
+            None if says(&["invalid", "not_found", "exceed"]) => InvalidRequest,
+            None if says(&["server_error", "api_error", "unavailable"]) => Unavailable,
+            None if says(&["timeout"]) => Timeout,
+            None => Other,
         }
     }
+
+    fn mentions(&self, phrases: &[&str]) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        phrases.iter().any(|phrase| message.contains(phrase))
+    }
 }
+
+/// How servers without a word for it say that the request has too many tokens.
+const TOO_LONG: &[&str] = &[
+    "context length",
+    "context window",
+    "context size",
+    "prompt is too long",
+    "input token count",
+    "too many tokens",
+    "maximum prompt length",
+];
+const NO_CREDIT: &[&str] = &["credit balance is too low"];
 
 /// What kind of failure an HTTP status means by itself.
 pub(crate) fn of_status(status: u16) -> ProviderErrorKind {
@@ -64,10 +116,16 @@ pub(crate) fn of_status(status: u16) -> ProviderErrorKind {
         402 => ProviderErrorKind::QuotaExceeded,
         408 => ProviderErrorKind::Timeout,
         429 => ProviderErrorKind::RateLimited,
+        503 | 529 => ProviderErrorKind::Overloaded,
         409 | 500..600 => ProviderErrorKind::Unavailable,
         400..500 => ProviderErrorKind::InvalidRequest,
         _ => ProviderErrorKind::Other,
     }
+}
+
+/// Reads a [duration](https://protobuf.dev/reference/protobuf/google.protobuf/#duration) such as `34.4s`.
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.strip_suffix('s')?.parse().ok()?).ok()
 }
 
 #[cfg(test)]
@@ -85,10 +143,21 @@ mod tests {
         use ProviderErrorKind::*;
         check(json!({"error": {"message": "m", "code": "insufficient_quota"}}), Some(429), "m", QuotaExceeded);
         check(json!({"error": {"message": "m", "code": "rate_limit_exceeded"}}), Some(429), "m", RateLimited);
-        check(json!({"error": {"message": "m", "type": "overloaded_error"}}), None, "m", Unavailable);
+        check(json!({"error": {"message": "m", "type": "overloaded_error"}}), None, "m", Overloaded);
         check(json!({"error": {"message": "m", "code": 502}}), None, "m", Unavailable);
+        check(json!({"error": {"message": "m", "code": 503, "status": "UNAVAILABLE"}}), None, "m", Overloaded);
         check(json!({"error": {"message": "m", "type": "tokens"}}), None, "m", Other);
+        check(json!({"error": {"message": "m", "code": "context_length_exceeded"}}), Some(400), "m", ContextTooLong);
+        check(json!({"error": {"message": "m", "type": "exceed_context_size_error"}}), Some(400), "m", ContextTooLong);
+        check(
+            json!({"error": {"message": "prompt is too long: 9 > 8"}}),
+            Some(400),
+            "prompt is too long: 9 > 8",
+            ContextTooLong,
+        );
+        check(json!({"error": {"message": "m", "code": "content_filter"}}), Some(400), "m", ContentFilter);
         check(json!({"error": "m"}), Some(404), "m", InvalidRequest);
+        check(json!([{"error": {"message": "m", "code": 429}}]), None, "m", RateLimited);
         check(json!({"detail": "m"}), Some(401), "m", Authentication);
         check(json!({"detail": [{"loc": ["body"]}]}), Some(422), r#"[{"loc":["body"]}]"#, InvalidRequest);
         check(json!({"object": "error", "message": "m", "code": 40303}), Some(402), "m", QuotaExceeded);
@@ -97,9 +166,26 @@ mod tests {
     }
 
     #[test]
+    fn what_google_says_of_quotas() {
+        let body = |quota: &str| {
+            json!({"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED", "details": [
+                {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota}]},
+                {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
+            ]}})
+        };
+        let minute = body("GenerateRequestsPerMinutePerProjectPerModel");
+        assert_eq!(Failure::read(&minute).unwrap().retry_after, Some(Duration::from_millis(34_500)));
+        check(minute, Some(429), "m", ProviderErrorKind::RateLimited);
+        check(body("GenerateRequestsPerDayPerProjectPerModel"), Some(429), "m", ProviderErrorKind::QuotaExceeded);
+    }
+
+    #[test]
     fn fault_17_statuses_that_may_pass() {
-        for status in [409, 500, 502, 503, 504, 520, 529] {
+        for status in [409, 500, 502, 504, 520] {
             assert_eq!(of_status(status), ProviderErrorKind::Unavailable, "{status}");
+        }
+        for status in [503, 529] {
+            assert_eq!(of_status(status), ProviderErrorKind::Overloaded, "{status}");
         }
     }
 }

@@ -1,100 +1,135 @@
 //! POSTs JSON and hands back what the server sends, whole or as events. The only file that knows `reqwest`.
 //!
 //! It never tries twice, never follows a redirect to another origin, never waits without an end, and never
-//! lets the key into a message.
+//! lets a secret into a message.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
-use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, of_status};
 use super::retry_after;
 use super::sse::{Decoder, Event};
 use crate::error::{ProviderError, ProviderErrorKind};
 
-/// A client for one server and one key.
+/// A client for one server. Its connections are shared by all requests.
 pub(crate) struct Http {
-    client: Result<reqwest::Client, ProviderError>,
-    key: Option<Key>,
-    idle: Duration,
+    client: OnceLock<Result<reqwest::Client, ProviderError>>,
+    headers: Result<HeaderMap, ProviderError>,
+    secrets: Vec<SecretString>,
+    /// How long connecting may take.
+    pub(crate) connect_timeout: Duration,
+    /// For how long nothing may arrive.
+    pub(crate) idle_timeout: Duration,
+    /// How long all of it may take.
+    pub(crate) total_timeout: Duration,
 }
 
-/// A key, and the header that carries it.
-pub(crate) struct Key {
-    /// The header's name.
-    pub(crate) header: &'static str,
-    /// What stands before the key, such as `Bearer `.
-    pub(crate) prefix: &'static str,
-    /// The key.
-    pub(crate) secret: SecretString,
-}
-
-/// How a reply is expected, which says how long its beginning may take.
+/// How a reply is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expect {
-    /// All at once, when the model is done: it has [`PATIENCE`] times the idle timeout.
+pub enum Expect {
+    /// All at once, when the model is done. Until then nothing arrives.
     Whole,
     /// Piece by piece.
     Events,
 }
 
+impl Default for Http {
+    fn default() -> Self {
+        let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        Self {
+            client: OnceLock::new(),
+            headers: Ok(json),
+            secrets: Vec::new(),
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            total_timeout: TOTAL_TIMEOUT,
+        }
+    }
+}
+
 impl Http {
-    /// A client that gives up when nothing arrives for a minute.
-    pub(crate) fn new(key: Option<Key>) -> Self {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(same_origin_only())
-            .referer(false)
-            .user_agent(concat!("agentouto/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)));
-        Self { client, key, idle: IDLE_TIMEOUT }
+    /// Sends a header with every request, in place of one of the same name.
+    pub(crate) fn header(&mut self, name: &str, value: &str) {
+        let header = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
+        match (&mut self.headers, header) {
+            (Ok(headers), Some((name, mut value))) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            (headers @ Ok(_), None) => {
+                let message = format!("the header `{name}` holds characters that no header can carry");
+                *headers = Err(ProviderError::new(ProviderErrorKind::Authentication, message));
+            }
+            (Err(_), _) => {}
+        }
     }
 
-    /// Sets for how long nothing may arrive.
-    pub(crate) fn set_idle_timeout(&mut self, idle: Duration) {
-        self.idle = idle;
+    /// The same for a value that is shown nowhere. `prefix` is no part of the secret.
+    pub(crate) fn secret_header(&mut self, name: &str, prefix: &str, secret: SecretString) {
+        self.header(name, &format!("{prefix}{}", secret.expose_secret()));
+        self.secrets.push(secret);
     }
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
-    pub(crate) async fn post(&self, url: &str, body: Vec<u8>, expect: Expect) -> Result<Answer<'_>, ProviderError> {
-        let json = HeaderValue::from_static("application/json");
-        let mut request = self.client.clone()?.post(url).header(CONTENT_TYPE, json).body(body);
-        if let Some(key) = &self.key {
-            request = request.header(key.header, key.value()?);
-        }
-        let limit = match expect {
-            Expect::Whole => self.patience(),
-            Expect::Events => self.idle,
+    pub(crate) async fn post(&self, url: &str, body: Bytes, expect: Expect) -> Result<Answer<'_>, ProviderError> {
+        let deadline = Instant::now() + self.total_timeout;
+        let request = self.client()?.post(url).headers(self.headers.clone()?).body(body);
+        let sending = async { request.send().await.map_err(|error| self.broken(error)) };
+        let response = match expect {
+            Expect::Whole => within(deadline, self.total_timeout, "no answer began", sending).await?,
+            Expect::Events => self.before_idle(deadline, "no answer began", sending).await?,
         };
-        let sent = async { request.send().await.map_err(|error| self.broken(error)) };
-        let answer = Answer { response: within(limit, "no answer began", sent).await?, http: self, received: 0 };
+        let answer = Answer { request_id: request_id(&response), response, http: self, deadline, received: 0 };
         match answer.response.status().is_success() {
             true => Ok(answer),
             false => Err(answer.refusal().await),
         }
     }
 
-    /// An error in the server's own words.
-    pub(crate) fn failure(&self, status: Option<u16>, failure: &Failure) -> ProviderError {
-        let status = status.or(failure.status);
-        let said = head(&self.redact(&failure.message), LONGEST_MESSAGE);
-        let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
-        ProviderError { status, ..ProviderError::new(failure.kind(status), message) }
+    /// What a text shows, without the secrets in it.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret);
+        // Placeholders such as `none` are not secrets, but words that a message may need.
+        secrets
+            .filter(|secret| secret.len() >= SHORTEST_SECRET)
+            .fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
     }
 
-    /// An answer that was expected to be something else.
-    pub(crate) fn unexpected(&self, what: impl fmt::Display, body: &[u8]) -> ProviderError {
-        let message = match body {
-            [] => format!("{what}; it is empty"),
-            _ => format!("{what}; it begins: {}", self.head(body)),
+    fn client(&self) -> Result<&reqwest::Client, ProviderError> {
+        let build = || {
+            reqwest::Client::builder()
+                .connect_timeout(self.connect_timeout)
+                .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+                .tcp_keepalive(KEEP_ALIVE)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .http2_adaptive_window(true)
+                .redirect(same_origin_only())
+                .referer(false)
+                .user_agent(concat!("agentouto/", env!("CARGO_PKG_VERSION")))
+                .build()
+                .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)))
         };
-        ProviderError::new(ProviderErrorKind::InvalidResponse, self.redact(&message))
+        self.client.get_or_init(build).as_ref().map_err(ProviderError::clone)
+    }
+
+    async fn before_idle<T>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        future: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let idle = Instant::now() + self.idle_timeout;
+        match idle < deadline {
+            true => within(idle, self.idle_timeout, what, future).await,
+            false => within(deadline, self.total_timeout, what, future).await,
+        }
     }
 
     fn broken(&self, error: reqwest::Error) -> ProviderError {
@@ -109,45 +144,14 @@ impl Http {
         // The URL is left out of the rest, for it may hold a secret.
         ProviderError::new(kind, self.redact(&format!("{host}{}", chain(&error.without_url()))))
     }
-
-    /// The most that a wait for something useful may take, while bytes keep arriving.
-    fn patience(&self) -> Duration {
-        self.idle.saturating_mul(PATIENCE)
-    }
-
-    fn head(&self, body: &[u8]) -> String {
-        head(&self.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
-    }
-
-    fn redact(&self, text: &str) -> String {
-        match &self.key {
-            // Placeholders such as `none` are not secrets, but words that a message may need.
-            Some(key) if key.secret.expose_secret().len() >= SHORTEST_SECRET => {
-                text.replace(key.secret.expose_secret(), "[redacted]")
-            }
-            _ => text.to_owned(),
-        }
-    }
-}
-
-impl Key {
-    fn value(&self) -> Result<HeaderValue, ProviderError> {
-        let mut value =
-            HeaderValue::from_str(&format!("{}{}", self.prefix, self.secret.expose_secret())).map_err(|_| {
-                ProviderError::new(
-                    ProviderErrorKind::Authentication,
-                    "the key holds characters that no header can carry",
-                )
-            })?;
-        value.set_sensitive(true);
-        Ok(value)
-    }
 }
 
 /// An answer that has begun. Dropping it drops the connection.
 pub(crate) struct Answer<'h> {
     http: &'h Http,
     response: reqwest::Response,
+    request_id: Option<String>,
+    deadline: Instant,
     received: usize,
 }
 
@@ -162,19 +166,56 @@ impl<'h> Answer<'h> {
         Events { answer: self, decoder: Decoder::default() }
     }
 
-    /// The answer as JSON.
-    pub(crate) async fn json<T: DeserializeOwned>(mut self) -> Result<T, ProviderError> {
-        let content_type = self.content_type().to_owned();
+    /// All of the answer.
+    pub(crate) async fn read(&mut self) -> Result<Vec<u8>, ProviderError> {
         let mut body = Vec::new();
-        within(self.http.patience(), "the answer was not complete", self.read_into(&mut body)).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let what = format!("the answer (content type `{content_type}`) cannot be read: {error}");
-            self.http.unexpected(what, &body)
+        self.read_into(&mut body).await?;
+        Ok(body)
+    }
+
+    /// What the server says that it sends.
+    pub(crate) fn content_type(&self) -> &str {
+        self.header(CONTENT_TYPE.as_str()).unwrap_or("none")
+    }
+
+    /// An error in the server's own words.
+    pub(crate) fn failed(&self, failure: &Failure) -> ProviderError {
+        let status = Some(self.response.status()).filter(|status| !status.is_success());
+        let status = status.map(|status| status.as_u16()).or(failure.status);
+        let said = head(&self.http.redact(&failure.message), LONGEST_MESSAGE);
+        let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
+        let error = ProviderError::new(failure.kind(status), message);
+        self.identified(ProviderError {
+            status,
+            retry_after: failure.retry_after,
+            request_id: failure.request_id.as_deref().map(Into::into),
+            ..error
         })
     }
 
-    fn content_type(&self) -> &str {
-        self.header(CONTENT_TYPE.as_str()).unwrap_or("none")
+    /// An answer that was expected to be something else.
+    pub(crate) fn unexpected(&self, what: impl fmt::Display, body: &[u8]) -> ProviderError {
+        let message = match body {
+            [] => format!("{what}; it is empty"),
+            _ => format!("{what}; it begins: {}", self.head(body)),
+        };
+        self.identified(ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.redact(&message)))
+    }
+
+    /// The same error with the request's id, and with what the headers say of another try.
+    pub(crate) fn identified(&self, error: ProviderError) -> ProviderError {
+        let request_id = error.request_id.or_else(|| self.request_id.as_deref().map(Into::into));
+        let message = match &request_id {
+            Some(id) => format!("{} (request {id})", error.message).into(),
+            None => error.message,
+        };
+        // Some servers tell the same beside an answer that went well.
+        let is_refusal = !self.response.status().is_success();
+        let told = |name: &str| self.header(name).filter(|_| is_refusal);
+        let retry_after = retry_after::read(told, SystemTime::now()).or(error.retry_after);
+        // Vendors tell their own clients so: https://github.com/openai/openai-python
+        let should_retry = told("x-should-retry").and_then(|word| word.parse().ok());
+        ProviderError { message, request_id, retry_after, should_retry, ..error }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -183,42 +224,38 @@ impl<'h> Answer<'h> {
 
     async fn refusal(mut self) -> ProviderError {
         let status = self.response.status().as_u16();
-        let retry_after = retry_after::read(|name| self.header(name), SystemTime::now());
         let location = self.header(LOCATION.as_str()).and_then(|to| self.response.url().join(to).ok());
         if let Some(location) = location.filter(|_| self.response.status().is_redirection()) {
             let host = location.host_str().unwrap_or_default();
             let message = format!("HTTP {status}: a redirect to `{host}` is not followed");
-            return ProviderError {
-                status: Some(status),
-                ..ProviderError::new(ProviderErrorKind::InvalidResponse, message)
-            };
+            let error = ProviderError::new(ProviderErrorKind::InvalidResponse, message);
+            return self.identified(ProviderError { status: Some(status), ..error });
         }
         let mut body = Vec::new();
         // What has arrived is all there is to tell of.
-        let _cut = within(self.http.idle, "the answer was not complete", self.read_into(&mut body)).await;
-        let failure = serde_json::from_slice(&body).ok().and_then(|body| Failure::read(&body));
-        let error = failure.map_or_else(
-            || {
-                let message = format!("HTTP {status}: {}", self.http.head(&body));
-                ProviderError { status: Some(status), ..ProviderError::new(of_status(status), message) }
-            },
-            |failure| self.http.failure(Some(status), &failure),
-        );
-        ProviderError { retry_after, ..error }
+        let _cut = self.read_into(&mut body).await;
+        match serde_json::from_slice(&body).ok().and_then(|body| Failure::read(&body)) {
+            Some(failure) => self.failed(&failure),
+            None => {
+                let message = format!("HTTP {status}: {}", self.head(&body));
+                let error = ProviderError::new(of_status(status), message);
+                self.identified(ProviderError { status: Some(status), ..error })
+            }
+        }
     }
 
     async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
         while let Some(chunk) = self.chunk().await? {
-            body.extend_from_slice(chunk.as_ref());
+            body.extend_from_slice(&chunk);
         }
         Ok(())
     }
 
-    async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, ProviderError> {
+    async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let http = self.http;
         let arriving = async { self.response.chunk().await.map_err(|error| http.broken(error)) };
-        let chunk = within(http.idle, "nothing arrived", arriving).await?;
-        self.received += chunk.as_ref().map_or(0, |chunk| chunk.len());
+        let chunk = http.before_idle(self.deadline, "nothing arrived", arriving).await?;
+        self.received += chunk.as_ref().map_or(0, Bytes::len);
         match self.received > LARGEST_BODY {
             true => {
                 let message = format!("the answer is larger than {LARGEST_BODY} bytes");
@@ -226,6 +263,10 @@ impl<'h> Answer<'h> {
             }
             false => Ok(chunk),
         }
+    }
+
+    fn head(&self, body: &[u8]) -> String {
+        head(&self.http.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
     }
 }
 
@@ -235,29 +276,40 @@ pub(crate) struct Events<'h> {
     decoder: Decoder,
 }
 
-impl Events<'_> {
-    /// The next event, or `None` when the stream has ended.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
-        let patience = self.answer.http.patience();
-        let arriving = async {
-            loop {
-                if let Some(event) = self.decoder.event()? {
-                    return Ok(Some(event));
-                }
-                match self.answer.chunk().await? {
-                    Some(chunk) => self.decoder.feed(chunk.as_ref()),
-                    None => return Ok(None),
-                }
+impl<'h> Events<'h> {
+    /// Waits for the next event. `false`: the stream has ended.
+    pub(crate) async fn advance(&mut self) -> Result<bool, ProviderError> {
+        while !self.decoder.advance()? {
+            match self.answer.chunk().await? {
+                Some(chunk) => self.decoder.feed(&chunk),
+                None => return Ok(false),
             }
-        };
-        within(patience, "no event arrived", arriving).await
+        }
+        Ok(true)
+    }
+
+    /// The event that the stream has advanced to.
+    pub(crate) fn event(&self) -> Event<'_> {
+        self.decoder.event()
+    }
+
+    /// The answer that the events are part of.
+    pub(crate) fn answer(&self) -> &Answer<'h> {
+        &self.answer
+    }
+
+    /// Waits a little for the end of the stream behind its last event, so that the connection can be used again.
+    pub(crate) async fn finish(mut self) {
+        let ending = async { while let Ok(Some(_)) = self.answer.chunk().await {} };
+        let _in_time = timeout_at(Instant::now() + LONGEST_END, ending).await;
     }
 
     /// The failure that stood in the stream outside of events, once the stream has ended.
-    pub(crate) fn stray_failure(self) -> Option<Failure> {
+    pub(crate) fn into_stray_failure(self) -> (Answer<'h>, Option<Failure>) {
         let stray = self.decoder.into_stray();
-        let json = serde_json::Deserializer::from_str(&stray[stray.find('{')?..]).into_iter().next()?.ok()?;
-        Failure::read(&json)
+        let json = stray.find('{').map(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
+        let failure = json.flatten().and_then(Result::ok).and_then(|json| Failure::read(&json));
+        (self.answer, failure)
     }
 }
 
@@ -275,13 +327,20 @@ fn same_origin_only() -> Policy {
 }
 
 async fn within<T>(
+    deadline: Instant,
     limit: Duration,
     what: &str,
     future: impl Future<Output = Result<T, ProviderError>>,
 ) -> Result<T, ProviderError> {
-    timeout(limit, future)
+    timeout_at(deadline, future)
         .await
         .unwrap_or_else(|_| Err(ProviderError::new(ProviderErrorKind::Timeout, format!("{what} within {limit:?}"))))
+}
+
+/// The id that the server gave the request.
+fn request_id(response: &reqwest::Response) -> Option<String> {
+    let id = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name)?.to_str().ok())?;
+    Some(head(id, LONGEST_HEAD))
 }
 
 /// An error and its causes on one line.
@@ -297,11 +356,17 @@ fn head(text: &str, limit: usize) -> String {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many idle timeouts a wait may last while bytes keep arriving, or while a model thinks.
-const PATIENCE: u32 = 10;
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Shorter than the time after which servers close an idle connection, so that no request meets a closed one.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How long the end of a stream is waited for behind its last event.
+const LONGEST_END: Duration = Duration::from_millis(50);
 /// The most bytes of an answer, decompressed.
 const LARGEST_BODY: usize = 64 << 20;
 const LONGEST_HEAD: usize = 512;
 const LONGEST_MESSAGE: usize = 4096;
 const SHORTEST_SECRET: usize = 8;
 const MOST_REDIRECTS: usize = 3;
+/// The headers in which vendors name a request.
+const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];

@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use crate::error::{ProviderError, ProviderErrorKind};
 
-/// One event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+/// One event, as it lies in the decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
     /// Its type; empty when the server gave none.
-    pub(crate) name: String,
+    pub(crate) name: &'a str,
     /// Its data, lines joined with `\n`.
-    pub(crate) data: String,
+    pub(crate) data: &'a str,
 }
 
 /// Why the bytes are not an event stream.
@@ -32,7 +32,7 @@ impl From<SseError> for ProviderError {
     }
 }
 
-/// Makes events out of bytes: [`feed`](Decoder::feed) it, then take events until there is none.
+/// Makes events out of bytes: [`feed`](Decoder::feed) it, then [`advance`](Decoder::advance) from event to event.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     buffer: Vec<u8>,
@@ -44,12 +44,32 @@ pub(crate) struct Decoder {
     passed: usize,
     /// The line before ended with `\r`, so that a `\n` now is the rest of its end.
     after_cr: bool,
-    draft: Draft,
+    name: String,
+    data: Data,
+    /// The event is complete: the next line begins another.
+    is_complete: bool,
+    stray: String,
+}
+
+/// The data of the event whose lines are arriving.
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    None,
+    /// One line, still in the buffer.
+    Line(Range<usize>),
+    /// Lines that are joined, or were moved out of the buffer.
+    Joined(String),
 }
 
 impl Decoder {
     /// Takes in the next bytes of the stream.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        if let Data::Line(range) = &self.data
+            && !self.is_complete
+        {
+            self.data = Data::Joined(self.text(range).to_owned());
+        }
         self.buffer.drain(..self.start);
         self.passed += self.start;
         self.scanned -= self.start;
@@ -57,33 +77,51 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next event, or `None` when more bytes are needed.
-    pub(crate) fn event(&mut self) -> Result<Option<Event>, SseError> {
+    /// Moves on to the next event, unless more bytes are needed for it.
+    pub(crate) fn advance(&mut self) -> Result<bool, SseError> {
+        if std::mem::take(&mut self.is_complete) {
+            self.name.clear();
+            self.data = Data::None;
+        }
         while let Some(range) = self.line() {
-            if range.len() + self.draft.event.data.len() > LARGEST_EVENT {
+            if range.len() + self.data_len() > LARGEST_EVENT {
                 return Err(SseError::EventTooLarge);
             }
             let offset = self.passed + range.start;
-            let line = std::str::from_utf8(&self.buffer[range])
+            std::str::from_utf8(&self.buffer[range.clone()])
                 .map_err(|error| SseError::BadUtf8 { offset: offset + error.valid_up_to() })?;
-            let line = if offset == 0 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };
-            if let Some(event) = self.draft.take(line) {
-                return Ok(Some(event));
+            self.take(match offset == 0 && self.buffer[range.clone()].starts_with(BYTE_ORDER_MARK) {
+                true => range.start + BYTE_ORDER_MARK.len()..range.end,
+                false => range,
+            });
+            if self.is_complete {
+                return Ok(true);
             }
         }
-        match self.buffer.len() - self.start + self.draft.event.data.len() > LARGEST_EVENT {
+        match self.buffer.len() - self.start + self.data_len() > LARGEST_EVENT {
             true => Err(SseError::EventTooLarge),
-            false => Ok(None),
+            false => Ok(false),
         }
+    }
+
+    /// The event that [`advance`](Decoder::advance) has moved to.
+    pub(crate) fn event(&self) -> Event<'_> {
+        let data = match &self.data {
+            Data::None => "",
+            Data::Line(range) => self.text(range),
+            Data::Joined(text) => text,
+        };
+        Event { name: &self.name, data }
     }
 
     /// What stood in the stream outside of events, once the stream has ended: some servers append a bare
     /// JSON error. Only the first [`LARGEST_STRAY`] bytes or so of it are kept.
     pub(crate) fn into_stray(mut self) -> String {
-        if let Ok(rest) = std::str::from_utf8(&self.buffer[self.start..]) {
-            self.draft.take(rest);
+        let rest = self.start..self.buffer.len();
+        if std::str::from_utf8(&self.buffer[rest.clone()]).is_ok() {
+            self.take(rest);
         }
-        self.draft.stray
+        self.stray
     }
 
     /// The next line that is complete, without its end.
@@ -93,54 +131,59 @@ impl Decoder {
             self.start += usize::from(self.buffer[self.start] == b'\n');
         }
         self.scanned = self.scanned.max(self.start);
-        let end = self.buffer[self.scanned..].iter().position(|byte| matches!(byte, b'\r' | b'\n'));
-        let Some(end) = end.map(|end| self.scanned + end) else {
+        let Some(end) = memchr::memchr2(b'\r', b'\n', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
             return None;
         };
+        let end = self.scanned + end;
         let line = self.start..end;
         self.after_cr = self.buffer[end] == b'\r';
         self.start = end + 1;
         self.scanned = self.start;
         Some(line)
     }
-}
 
-/// The event whose lines are arriving.
-#[derive(Debug, Default)]
-struct Draft {
-    event: Event,
-    has_data: bool,
-    stray: String,
-}
-
-impl Draft {
-    /// Takes in one line; an empty one completes the event.
-    fn take(&mut self, line: &str) -> Option<Event> {
+    /// Takes in one line, which is UTF-8; an empty one completes the event.
+    fn take(&mut self, line: Range<usize>) {
         if line.is_empty() {
-            let event = std::mem::take(&mut self.event);
-            return std::mem::take(&mut self.has_data).then_some(event);
+            // Without data it was none.
+            self.is_complete = !matches!(self.data, Data::None);
+            if !self.is_complete {
+                self.name.clear();
+            }
+            return;
         }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "data" => {
-                if self.has_data {
-                    self.event.data.push('\n');
+        let bytes = &self.buffer[line.clone()];
+        let colon = memchr::memchr(b':', bytes).unwrap_or(bytes.len());
+        let begin = colon + 1 + usize::from(bytes.get(colon + 1) == Some(&b' '));
+        let value = (line.start + begin).min(line.end)..line.end;
+        match &bytes[..colon] {
+            b"data" => {
+                self.data = match std::mem::take(&mut self.data) {
+                    Data::None => Data::Line(value),
+                    Data::Line(first) => Data::Joined([self.text(&first), self.text(&value)].join("\n")),
+                    Data::Joined(text) => Data::Joined(text + "\n" + self.text(&value)),
                 }
-                self.event.data.push_str(value);
-                self.has_data = true;
             }
-            "event" => value.clone_into(&mut self.event.name),
+            b"event" => self.name = self.text(&value).to_owned(),
             // A comment, or what only a browser needs.
-            "" | "id" | "retry" => {}
-            _ if self.stray.len() < LARGEST_STRAY => {
-                self.stray.push_str(line);
-                self.stray.push('\n');
-            }
+            b"" | b"id" | b"retry" => {}
+            _ if self.stray.len() < LARGEST_STRAY => self.stray = format!("{}{}\n", self.stray, self.text(&line)),
             _ => {}
         }
-        None
+    }
+
+    /// A piece of a line that was found to be UTF-8, cut beside ASCII.
+    fn text(&self, range: &Range<usize>) -> &str {
+        std::str::from_utf8(&self.buffer[range.clone()]).unwrap_or_default()
+    }
+
+    fn data_len(&self) -> usize {
+        match &self.data {
+            Data::None => 0,
+            Data::Line(range) => range.len(),
+            Data::Joined(text) => text.len(),
+        }
     }
 }
 
@@ -148,6 +191,7 @@ impl Draft {
 pub(crate) const LARGEST_EVENT: usize = 16 << 20;
 
 const LARGEST_STRAY: usize = 64 << 10;
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 #[cfg(test)]
 mod tests {
@@ -159,8 +203,9 @@ mod tests {
         let mut events = Vec::new();
         for piece in pieces {
             decoder.feed(piece);
-            while let Some(event) = decoder.event()? {
-                events.push((event.name, event.data));
+            while decoder.advance()? {
+                let Event { name, data } = decoder.event();
+                events.push((name.to_owned(), data.to_owned()));
             }
         }
         Ok(events)
@@ -193,7 +238,7 @@ mod tests {
         assert_eq!(decode(stream.chunks(1)), Err(SseError::BadUtf8 { offset: 17 }));
         let mut decoder = Decoder::default();
         decoder.feed(stream);
-        assert_eq!(decoder.event().unwrap().unwrap().data, "ok");
+        assert_eq!((decoder.advance(), decoder.event().data), (Ok(true), "ok"));
     }
 
     #[test]
@@ -211,8 +256,8 @@ mod tests {
     fn what_stands_outside_of_events_is_kept() {
         let mut decoder = Decoder::default();
         decoder.feed(b"data: a\n\n{\n  \"error\": 1\n}");
-        assert_eq!(decoder.event().unwrap().unwrap().data, "a");
-        assert_eq!(decoder.event(), Ok(None));
+        assert_eq!((decoder.advance(), decoder.event().data), (Ok(true), "a"));
+        assert_eq!(decoder.advance(), Ok(false));
         assert_eq!(decoder.into_stray(), "{\n  \"error\": 1\n}\n");
     }
 

@@ -3,11 +3,15 @@
 mod cancellation;
 #[cfg(feature = "http")]
 mod cassettes;
+mod chaos;
 mod faults;
+#[cfg(feature = "http")]
+mod google;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
 mod peers;
+mod retry;
 mod scenarios;
 #[cfg(feature = "http")]
 mod server;

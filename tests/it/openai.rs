@@ -5,7 +5,8 @@
 mod faults;
 mod requests;
 
-use agentouto::providers::openai::{OpenAi, Streaming};
+use agentouto::providers::Streaming;
+use agentouto::providers::openai::OpenAi;
 use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ fn hello() -> Request {
 /// What one answer becomes, and what was shown of it on the way.
 async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
     let server = Server::start([answer]).await;
-    ask_at(&OpenAi::new(KEY).base_url(&server.base_url)).await
+    ask_at(&OpenAi::new(KEY).base_url(&server.base_url).retries(0)).await
 }
 
 async fn ask_at(openai: &OpenAi) -> (Result<Reply, ProviderError>, Vec<Delta>) {

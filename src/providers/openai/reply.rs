@@ -1,4 +1,4 @@
-//! A [`Reply`] as it grows out of chat completions: one that is whole, or the chunks of a stream.
+//! Chat completions: one that is whole, or the chunks of a stream.
 //!
 //! Servers differ from OpenAI and from each other; what they agree on is read, what is unknown is ignored.
 //! Nothing here asks a server or repairs what a model wrote.
@@ -7,322 +7,416 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{Delta, Growth, Reply, StopReason, Usage};
+use super::OPAQUE;
+use crate::message::{Attachment, AttachmentKind};
+use crate::provider::{StopReason, Usage};
+use crate::providers::draft::{Call, Draft};
 use crate::providers::failure::Failure;
-use crate::tool::ToolCall;
+use crate::providers::sse::Event;
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Completion {
-    choices: Option<Vec<Choice>>,
-    usage: Option<Value>,
+struct Completion<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    usage: Option<TokenCounts>,
     error: Option<Value>,
     // Some servers write an error without a wrapper, with the object `error`.
-    object: Option<String>,
+    #[serde(borrow)]
+    object: Option<Str<'a>>,
     message: Option<Value>,
     code: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
+struct Choice<'a> {
     index: Option<u64>,
-    message: Option<Message>,
-    delta: Option<Message>,
-    finish_reason: Option<Arc<str>>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow)]
+    delta: Option<Message<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Str<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
-    content: Option<Text>,
-    refusal: Option<Text>,
-    reasoning_content: Option<Text>,
-    reasoning: Option<Text>,
-    tool_calls: Option<Vec<CallPiece>>,
+struct Message<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    #[serde(borrow)]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow)]
+    reasoning_content: Option<Text<'a>>,
+    #[serde(borrow)]
+    reasoning: Option<Text<'a>>,
+    // OpenRouter's form of reasoning.
+    reasoning_details: Option<Vec<Map<String, Value>>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<CallPiece<'a>>>,
+    // OpenRouter's form of pictures.
+    #[serde(borrow)]
+    images: Option<Vec<Image<'a>>>,
+    #[serde(borrow)]
+    audio: Option<Audio<'a>>,
 }
 
 /// Text, or parts of it: Mistral sends a list in which some parts are the model's thinking.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Text {
-    Plain(String),
-    Parts(Vec<Part>),
+enum Text<'a> {
+    Plain(#[serde(borrow)] Str<'a>),
+    Parts(#[serde(borrow)] Vec<Part<'a>>),
     Other(IgnoredAny),
 }
 
 #[derive(Debug, Deserialize)]
-struct Part {
-    text: Option<String>,
-    thinking: Option<Text>,
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Str<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct CallPiece {
+struct Image<'a> {
+    #[serde(borrow)]
+    image_url: ImageUrl<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ImageUrl<'a> {
+    #[serde(borrow)]
+    url: Str<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Audio<'a> {
+    #[serde(borrow)]
+    data: Option<Str<'a>>,
+    #[serde(borrow)]
+    transcript: Option<Str<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallPiece<'a> {
     index: Option<u64>,
-    id: Option<String>,
-    function: Option<FunctionPiece>,
+    #[serde(borrow)]
+    id: Option<Str<'a>>,
+    #[serde(borrow)]
+    function: Option<FunctionPiece<'a>>,
+    extra_content: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct FunctionPiece {
-    name: Option<String>,
-    arguments: Option<Value>,
+struct FunctionPiece<'a> {
+    #[serde(borrow)]
+    name: Option<Str<'a>>,
+    #[serde(borrow)]
+    arguments: Option<Arguments<'a>>,
 }
 
-impl Completion {
-    /// Reads the data of an event of the type `name`.
-    pub(super) fn read(name: &str, data: &str) -> serde_json::Result<Self> {
-        let mut completion: Self = serde_json::from_str(data)?;
-        if name == "error" {
-            completion.object = Some(name.to_owned());
-        }
-        Ok(completion)
-    }
-
-    /// What the server says went wrong.
-    pub(super) fn failure(&self) -> Option<Failure> {
-        let Self { error, object, message, code, .. } = self;
-        match error {
-            Some(error) => Some(Failure::reported(&json!({ "error": error }))),
-            None if object.as_deref() == Some("error") => {
-                Some(Failure::reported(&json!({ "message": message, "code": code })))
-            }
-            None => None,
-        }
-    }
+/// The arguments as JSON text; some servers write the object itself.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Arguments<'a> {
+    Text(#[serde(borrow)] Str<'a>),
+    Object(Value),
 }
 
-/// What of a reply has arrived.
+/// [Usage](https://platform.openai.com/docs/api-reference/completions/object#completions-object-usage), and what others
+/// make of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TokenCounts {
+    prompt_tokens: Tokens,
+    completion_tokens: Tokens,
+    total_tokens: Tokens,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    prompt_cache_hit_tokens: Tokens,
+    num_cached_tokens: Tokens,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Tokens,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Tokens,
+}
+
+/// Reads an answer.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    has_choices: bool,
-    text: String,
-    refusal: String,
-    reasoning: String,
-    calls: Vec<Call>,
-    stop_reason: Option<StopReason>,
-    usage: Option<Usage>,
+pub struct Decoder {
+    /// What is known of each call besides the call itself.
+    calls: Vec<Marks>,
+    /// The field in which reasoning came.
+    reasoning: Option<&'static str>,
+    reasoning_details: Vec<Map<String, Value>>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct Marks {
     index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
+    extra_content: Option<Value>,
 }
 
-impl Draft {
-    /// Takes in a completion, or one more chunk of it, and shows what is new.
-    pub(super) fn take(&mut self, completion: Completion, growth: &mut Growth<'_>) {
-        if let Some(usage) = completion.usage.as_ref().and_then(usage) {
-            self.usage = Some(usage);
-            growth.usage_so_far(usage);
+impl wire::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        self.take(serde_json::from_slice(body)?, "", draft)
+    }
+
+    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        match event.data.trim() {
+            "[DONE]" => {
+                draft.complete();
+                return Ok(Progress::Last);
+            }
+            "" => {}
+            data => self.take(serde_json::from_str(data)?, event.name, draft)?,
+        }
+        Ok(Progress::More)
+    }
+
+    fn opaque(mut self) -> Option<Value> {
+        if self.calls.is_empty() {
+            return None;
+        }
+        let mut kept = Map::new();
+        let extras = self.calls.iter_mut().map(|call| call.extra_content.take().unwrap_or_default());
+        let extras: Vec<_> = extras.collect();
+        if extras.iter().any(|extra| !extra.is_null()) {
+            kept.insert("extra_content".to_owned(), extras.into());
+        }
+        if !self.reasoning_details.is_empty() {
+            kept.insert("reasoning_details".to_owned(), json!(self.reasoning_details));
+        } else if let Some(field) = self.reasoning {
+            kept.insert("reasoning".to_owned(), field.into());
+        }
+        (!kept.is_empty()).then(|| json!({ OPAQUE: kept }))
+    }
+}
+
+impl Decoder {
+    /// Takes in a completion, or one more chunk of it, that came in an event of the type `name`.
+    fn take(&mut self, completion: Completion<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        let Completion { choices, usage, error, object, message, code } = completion;
+        if let Some(usage) = usage.and_then(Option::<Usage>::from) {
+            draft.used(usage);
         }
         // More than one choice comes only if asked for.
-        let first = completion.choices.into_iter().flatten().find(|choice| choice.index.unwrap_or(0) == 0);
-        let Some(choice) = first else { return };
-        self.has_choices = true;
+        if let Some(choice) = choices.into_iter().flatten().find(|choice| choice.index.unwrap_or(0) == 0) {
+            self.take_choice(choice, draft);
+        }
+        match error {
+            Some(error) => Err(Broken::Failed(Failure::reported(&json!({ "error": error })))),
+            None if name == "error" || object.as_deref() == Some("error") => {
+                Err(Broken::Failed(Failure::reported(&json!({ "message": message, "code": code }))))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut Draft<'_, '_>) {
+        draft.begin();
         // Chunks of some servers hold the message so far beside the delta.
-        match (choice.delta, choice.message) {
-            (Some(mut delta), _) => {
-                delta.tool_calls.take().into_iter().flatten().for_each(|piece| self.grow_call(piece));
-                self.take_message(delta, growth);
+        if let Some(message) = choice.delta {
+            self.take_message(message, draft, Self::grow_call);
+        } else if let Some(message) = choice.message {
+            // In a stream the sound comes in pieces without a header, which nobody asks for by accident.
+            if let Some(sound) = message.audio.as_ref().and_then(|audio| audio.data.as_deref()) {
+                draft.attach(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
             }
-            (None, Some(mut message)) => {
-                self.calls.extend(message.tool_calls.take().into_iter().flatten().map(Call::from));
-                self.take_message(message, growth);
-            }
-            (None, None) => {}
+            self.take_message(message, draft, Self::add_call);
         }
         if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {
-            self.stop_reason = Some(stop_reason(word));
+            draft.stop(stop_reason(&word));
+            draft.complete();
         }
     }
 
-    /// Whether the model has said why it stopped.
-    pub(super) fn is_finished(&self) -> bool {
-        self.stop_reason.is_some()
-    }
-
-    /// The reply, if there is anything in it.
-    pub(super) fn into_reply(self) -> Result<Reply, ProviderError> {
-        if !(self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty()) {
-            return Ok(self.into());
+    fn take_message<'a>(
+        &mut self,
+        message: Message<'a>,
+        draft: &mut Draft<'_, '_>,
+        take_call: impl Fn(&mut Self, CallPiece<'a>, &mut Draft<'_, '_>),
+    ) {
+        let thoughts = [("reasoning_content", message.reasoning_content), ("reasoning", message.reasoning)];
+        if let Some((field, thought)) = thoughts.into_iter().find_map(|(field, text)| Some((field, text?))) {
+            if !thought.is_empty() {
+                self.reasoning = Some(field);
+            }
+            thought.each(&mut |piece| draft.think(piece));
         }
-        let reason = match (&self.stop_reason, self.has_choices) {
-            (_, false) => "no choices".to_owned(),
-            (None, true) => "neither text nor tool calls".to_owned(),
-            (Some(reason), true) => format!("neither text nor tool calls; the model stopped for `{reason}`"),
-        };
-        let error = ProviderError::new(ProviderErrorKind::EmptyResponse, format!("Empty response: {reason}"));
-        Err(ProviderError { partial: self.into_partial(), ..error })
-    }
-
-    /// What has arrived of a reply that will not be whole.
-    pub(super) fn into_partial(self) -> Option<Box<Reply>> {
-        let is_anything = self.has_choices || self.usage.is_some();
-        is_anything.then(|| Box::new(self.into()))
-    }
-
-    fn take_message(&mut self, message: Message, growth: &mut Growth<'_>) {
-        let reasoning = message.reasoning_content.or(message.reasoning);
-        self.think(&reasoning.map(Text::into_string).unwrap_or_default(), growth);
+        message.reasoning_details.into_iter().flatten().for_each(|detail| self.add_detail(detail));
         match message.content {
-            Some(Text::Plain(text)) => self.say(&text, growth),
             Some(Text::Parts(parts)) => {
                 for part in parts {
-                    self.think(&part.thinking.map(Text::into_string).unwrap_or_default(), growth);
-                    self.say(&part.text.unwrap_or_default(), growth);
+                    if let Some(thinking) = part.thinking {
+                        thinking.each(&mut |piece| draft.think(piece));
+                    }
+                    draft.say(part.text.as_deref().unwrap_or_default());
                 }
             }
-            Some(Text::Other(_)) | None => {}
+            Some(text) => text.each(&mut |piece| draft.say(piece)),
+            None => {}
         }
-        let refusal = message.refusal.map(Text::into_string).unwrap_or_default();
-        if !refusal.is_empty() {
-            self.refusal.push_str(&refusal);
-            growth.delta(Delta::Text(refusal.into()));
+        if let Some(refusal) = message.refusal {
+            refusal.each(&mut |piece| draft.refuse(piece));
+        }
+        for image in message.images.into_iter().flatten() {
+            draft.attach(picture(&image.image_url.url));
+        }
+        if let Some(transcript) = message.audio.and_then(|audio| audio.transcript) {
+            draft.say(&transcript);
+        }
+        message.tool_calls.into_iter().flatten().for_each(|piece| take_call(self, piece, draft));
+    }
+
+    fn add_call(&mut self, piece: CallPiece<'_>, draft: &mut Draft<'_, '_>) {
+        let (call, marks) = piece.into_call();
+        self.calls.push(marks);
+        draft.call(call);
+    }
+
+    fn grow_call(&mut self, piece: CallPiece<'_>, draft: &mut Draft<'_, '_>) {
+        let (piece, marks) = piece.into_call();
+        match self.continued(&piece, marks.index, draft.calls()) {
+            None => {
+                self.calls.push(marks);
+                draft.call(piece);
+            }
+            Some(place) => {
+                let call = &mut draft.calls()[place];
+                if call.id.is_empty() {
+                    call.id = piece.id;
+                }
+                // A name comes in pieces, or is repeated with every piece of the arguments.
+                if call.name != piece.name {
+                    call.name.push_str(&piece.name);
+                }
+                let extra = &mut self.calls[place].extra_content;
+                *extra = extra.take().or(marks.extra_content);
+                draft.argue(place, &piece.arguments);
+            }
         }
     }
 
-    fn think(&mut self, piece: &str, growth: &mut Growth<'_>) {
-        if !piece.is_empty() {
-            self.reasoning.push_str(piece);
-            growth.delta(Delta::Reasoning(piece.into()));
-        }
-    }
-
-    fn say(&mut self, piece: &str, growth: &mut Growth<'_>) {
-        if !piece.is_empty() {
-            self.text.push_str(piece);
-            growth.delta(Delta::Text(piece.into()));
-        }
-    }
-
-    fn grow_call(&mut self, piece: CallPiece) {
-        let piece = Call::from(piece);
-        match self.continued(&piece) {
-            Some(call) => call.grow(piece),
-            None => self.calls.push(piece),
-        }
-    }
-
-    /// The call that a piece of a stream belongs to, unless it begins one.
+    /// Which call a piece of a stream belongs to, unless it begins one.
     ///
     /// The index should tell, but some servers give all calls the same one or none, and some give every
     /// piece of one call another id. What begins a call has a name.
-    fn continued(&mut self, piece: &Call) -> Option<&mut Call> {
-        let here = |call: &Call| piece.index.is_none() || call.index == piece.index;
-        let same = |call: &Call| here(call) && !piece.id.is_empty() && call.id == piece.id;
-        let position = self.calls.iter().rposition(same).or_else(|| self.calls.iter().rposition(here))?;
-        let call = &mut self.calls[position];
+    fn continued(&self, piece: &Call, index: Option<u64>, calls: &[Call]) -> Option<usize> {
+        let here = |place: &usize| index.is_none() || self.calls[*place].index == index;
+        let same = |place: &usize| here(place) && !piece.id.is_empty() && calls[*place].id == piece.id;
+        let latest = || (0..calls.len()).rev();
+        let place = latest().find(same).or_else(|| latest().find(here))?;
+        let call = &calls[place];
         let differs = !piece.id.is_empty() && !call.id.is_empty() && call.id != piece.id;
         let lacks_id = piece.id.is_empty() || call.id.is_empty();
-        let begins = !piece.name.is_empty() && (differs || (lacks_id && call.is_whole()));
-        (!begins).then_some(call)
-    }
-}
-
-impl Call {
-    fn grow(&mut self, piece: Self) {
-        if self.id.is_empty() {
-            self.id = piece.id;
-        }
-        // A name comes in pieces, or is repeated with every piece of the arguments.
-        if self.name != piece.name {
-            self.name.push_str(&piece.name);
-        }
-        self.arguments.push_str(&piece.arguments);
+        let begins = !piece.name.is_empty() && (differs || (lacks_id && is_whole(&call.arguments)));
+        (!begins).then_some(place)
     }
 
-    fn is_whole(&self) -> bool {
-        self.arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
-    }
-}
-
-impl From<CallPiece> for Call {
-    fn from(piece: CallPiece) -> Self {
-        let function = piece.function.unwrap_or_default();
-        let arguments = match function.arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            Some(object) => object.to_string(),
+    /// One more [detail of the reasoning](https://openrouter.ai/docs/use-cases/reasoning-tokens), or more of the last.
+    fn add_detail(&mut self, detail: Map<String, Value>) {
+        let last = self.reasoning_details.last_mut();
+        let Some(last) =
+            last.filter(|last| ["type", "index", "id"].iter().all(|key| last.get(*key) == detail.get(*key)))
+        else {
+            return self.reasoning_details.push(detail);
         };
-        Self {
-            index: piece.index,
-            id: piece.id.unwrap_or_default(),
-            name: function.name.unwrap_or_default(),
-            arguments,
+        for (key, value) in detail {
+            match (last.get_mut(&key), value) {
+                (Some(Value::String(text)), Value::String(more)) if ["text", "summary", "data"].contains(&&*key) => {
+                    text.push_str(&more);
+                }
+                (Some(old), value) if old.is_null() => *old = value,
+                (None, value) => drop(last.insert(key, value)),
+                (Some(_), _) => {}
+            }
         }
     }
 }
 
-impl From<Call> for ToolCall {
-    fn from(call: Call) -> Self {
-        Self { id: call.id.into(), name: call.name.into(), arguments: call.arguments.into() }
+impl CallPiece<'_> {
+    fn into_call(self) -> (Call, Marks) {
+        let function = self.function.unwrap_or_default();
+        let text = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
+        let arguments = match function.arguments {
+            None | Some(Arguments::Object(Value::Null)) => String::new(),
+            Some(Arguments::Text(written)) => written.0.into_owned(),
+            Some(Arguments::Object(object)) => object.to_string(),
+        };
+        let call = Call { id: text(self.id), name: text(function.name), arguments };
+        (call, Marks { index: self.index, extra_content: self.extra_content })
     }
 }
 
-impl From<Draft> for Reply {
-    fn from(draft: Draft) -> Self {
-        let given = |text: String| (!text.is_empty()).then(|| text.into());
-        let default = if draft.calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
-        Self {
-            text: given(draft.text),
-            refusal: given(draft.refusal),
-            attachments: Vec::new(),
-            reasoning: given(draft.reasoning),
-            tool_calls: draft.calls.into_iter().map(ToolCall::from).collect(),
-            stop_reason: draft.stop_reason.unwrap_or(default),
-            usage: draft.usage,
-            opaque: None,
-        }
-    }
+/// A picture at an address, or in a [data URL](https://www.rfc-editor.org/rfc/rfc2397).
+fn picture(url: &str) -> Attachment {
+    let inline = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
+    inline.map_or_else(
+        || Attachment::url(AttachmentKind::Image, url),
+        |(media_type, base64)| Attachment::encoded(AttachmentKind::Image, media_type, base64),
+    )
 }
 
-impl Text {
-    fn into_string(self) -> String {
+fn is_whole(arguments: &str) -> bool {
+    arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+}
+
+impl Text<'_> {
+    fn is_empty(&self) -> bool {
         match self {
-            Self::Plain(text) => text,
-            Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
-            Self::Other(_) => String::new(),
+            Self::Plain(text) => text.is_empty(),
+            Self::Parts(parts) => parts.is_empty(),
+            Self::Other(_) => true,
+        }
+    }
+
+    fn each(&self, take: &mut impl FnMut(&str)) {
+        match self {
+            Self::Plain(text) => take(text),
+            Self::Parts(parts) => parts.iter().filter_map(|part| part.text.as_deref()).for_each(take),
+            Self::Other(_) => {}
         }
     }
 }
 
-fn stop_reason(word: Arc<str>) -> StopReason {
-    match &*word {
+fn stop_reason(word: &str) -> StopReason {
+    match word {
         "stop" => StopReason::Stop,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "length" | "model_length" => StopReason::Length,
         "content_filter" => StopReason::ContentFilter,
-        _ => StopReason::Other(word),
+        _ => StopReason::Other(Arc::from(word)),
     }
 }
 
-/// Reads a [usage](https://platform.openai.com/docs/api-reference/completions/object#completions-object-usage).
-fn usage(value: &Value) -> Option<Usage> {
-    let count = |path| value.pointer(path).and_then(count);
-    let (input, output) = (count("/prompt_tokens"), count("/completion_tokens"));
-    input.or(output)?;
-    let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
-    let cached = ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/num_cached_tokens"];
-    let reasoning = count("/completion_tokens_details/reasoning_tokens").unwrap_or(0);
-    // xAI counts the reasoning beside the completion instead of within it.
-    let with_reasoning = output.saturating_add(reasoning);
-    let is_beside = count("/total_tokens") == Some(input.saturating_add(with_reasoning));
-    Some(Usage {
-        input_tokens: input,
-        output_tokens: if is_beside { with_reasoning } else { output },
-        cached_tokens: cached.into_iter().find_map(count).unwrap_or(0),
-        reasoning_tokens: reasoning,
-    })
-}
-
-/// A number of tokens, which some servers write with a fraction.
-fn count(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
+impl From<TokenCounts> for Option<Usage> {
+    fn from(counts: TokenCounts) -> Self {
+        counts.prompt_tokens.0.or(counts.completion_tokens.0)?;
+        let (input, output) = (counts.prompt_tokens.count(), counts.completion_tokens.count());
+        let cached = counts.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
+        let cached = cached.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
+        let reasoning = counts.completion_tokens_details.unwrap_or_default().reasoning_tokens.count();
+        // xAI counts the reasoning beside the completion instead of within it.
+        let with_reasoning = output.saturating_add(reasoning);
+        let is_beside = counts.total_tokens.0 == Some(input.saturating_add(with_reasoning));
+        Some(Usage {
+            input_tokens: input,
+            output_tokens: if is_beside { with_reasoning } else { output },
+            cached_tokens: cached.unwrap_or(0),
+            reasoning_tokens: reasoning,
+        })
+    }
 }

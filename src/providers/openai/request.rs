@@ -1,71 +1,58 @@
-//! A [`Request`] as the body of a chat completion, written straight from what it borrows.
+//! A [`Request`] as the [body](https://platform.openai.com/docs/api-reference/chat/create) of a chat completion,
+//! written straight from what it borrows.
 //!
 //! Nothing here asks a server.
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::OPAQUE;
 use crate::context::{ChatMessage, Context};
-use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
+use crate::providers::body::{Fields, List, sound};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
-/// Writes the [body](https://platform.openai.com/docs/api-reference/chat/create) of a request.
-pub(super) fn encode(request: &Request, expect: Expect) -> Result<Vec<u8>, ProviderError> {
-    serde_json::to_vec(&Body { request, expect }).map_err(|error| {
-        ProviderError::new(ProviderErrorKind::InvalidRequest, format!("the request cannot be written: {error}"))
-    })
+/// Writes the settings and the tools.
+pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    let Request { agent, tools, .. } = request;
+    let effort = agent.reasoning.map(|reasoning| reasoning.effort);
+    let streams = (expect == Expect::Events).then_some(true);
+    fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
+    fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
+    fields.set("max_completion_tokens", agent.max_output_tokens)?;
+    fields.set("reasoning_effort", effort)?;
+    fields.set("temperature", agent.temperature.filter(|_| effort.is_none()))?;
+    fields.set("stream", streams)?;
+    fields.set("stream_options", streams.map(|include_usage| StreamOptions { include_usage }))
 }
 
-struct Body<'a> {
-    request: &'a Request,
-    expect: Expect,
-}
-
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Request { agent, context, tools, .. } = self.request;
-        let effort = agent.reasoning.map(|reasoning| reasoning.effort);
-        let streams = (self.expect == Expect::Events).then_some(true);
-        let mut fields = Fields { map: serializer.serialize_map(None)?, extra: &agent.extra };
-        fields.add("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
-        fields.add("messages", Some(Messages(context)))?;
-        fields.add("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
-        fields.add("max_completion_tokens", agent.max_output_tokens)?;
-        fields.add("reasoning_effort", effort)?;
-        fields.add("temperature", agent.temperature.filter(|_| effort.is_none()))?;
-        fields.add("stream", streams)?;
-        fields.add("stream_options", streams.map(|include_usage| StreamOptions { include_usage }))?;
-        fields.end()
+/// Writes the messages behind the first `encoded`.
+pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+    if encoded == 0 && !context.system().is_empty() {
+        list.push(&Message::System { content: context.system() })?;
     }
-}
-
-/// The fields of the body: ours, where `extra` does not have them, then `extra`.
-struct Fields<'a, M> {
-    map: M,
-    extra: &'a Map<String, Value>,
-}
-
-impl<M: SerializeMap> Fields<'_, M> {
-    fn add(&mut self, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
-        match value {
-            Some(value) if !self.extra.contains_key(key) => self.map.serialize_entry(key, &value),
-            _ => Ok(()),
+    // The attachments of tool results, until the last result of the turn is written.
+    let mut attached = Vec::new();
+    for message in context.messages().skip(encoded) {
+        if !attached.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
+            list.push(&Message::User { content: UserContent::Parts(std::mem::take(&mut attached)) })?;
         }
-    }
-
-    fn end(mut self) -> Result<M::Ok, M::Error> {
-        for (key, value) in self.extra {
-            self.map.serialize_entry(key, value)?;
+        if let ChatMessage::Tool { id, name, output } = message
+            && !output.content.attachments.is_empty()
+        {
+            attached.push(Part::text(format!("Attached to the result of `{name}` ({id}):")));
+            attached.extend(output.content.attachments.iter().map(Part::attachment));
         }
-        self.map.end()
+        list.push(&Message::from(message))?;
     }
+    if !attached.is_empty() {
+        list.push(&Message::User { content: UserContent::Parts(attached) })?;
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -81,36 +68,6 @@ impl Serialize for Tools<'_> {
     }
 }
 
-struct Messages<'a>(&'a Context);
-
-impl Serialize for Messages<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut messages = serializer.serialize_seq(None)?;
-        if !self.0.system().is_empty() {
-            messages.serialize_element(&Message::System { content: self.0.system() })?;
-        }
-        // The attachments of tool results, until the last result of the turn is written.
-        let mut attached = Vec::new();
-        for message in self.0.messages() {
-            if !attached.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
-                let content = UserContent::Parts(std::mem::take(&mut attached));
-                messages.serialize_element(&Message::User { content })?;
-            }
-            if let ChatMessage::Tool { id, name, output } = message
-                && !output.content.attachments.is_empty()
-            {
-                attached.push(Part::text(format!("Attached to the result of `{name}` ({id}):")));
-                attached.extend(output.content.attachments.iter().map(Part::attachment));
-            }
-            messages.serialize_element(&Message::from(message))?;
-        }
-        if !attached.is_empty() {
-            messages.serialize_element(&Message::User { content: UserContent::Parts(attached) })?;
-        }
-        messages.end()
-    }
-}
-
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 enum Message<'a> {
@@ -122,6 +79,12 @@ enum Message<'a> {
     },
     Assistant {
         content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a Value>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Typed<'a>>,
     },
@@ -135,11 +98,25 @@ impl<'a> From<&'a ChatMessage> for Message<'a> {
     fn from(message: &'a ChatMessage) -> Self {
         match message {
             ChatMessage::User(content) => Self::User { content: content.into() },
-            ChatMessage::Assistant { text, tool_calls, .. } => Self::Assistant {
-                // Without tool calls the content is required.
-                content: text.as_deref().or(tool_calls.is_empty().then_some("")),
-                tool_calls: tool_calls.iter().map(Typed::from).collect(),
-            },
+            ChatMessage::Assistant { text, reasoning, tool_calls, opaque } => {
+                let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE));
+                let kept = |key| kept.and_then(|kept| kept.get(key));
+                let thought_in =
+                    |field| reasoning.as_deref().filter(|_| kept("reasoning") == Some(&Value::from(field)));
+                let extra = |place| kept("extra_content").and_then(|extras| extras.get(place));
+                Self::Assistant {
+                    // Without tool calls the content is required.
+                    content: text.as_deref().or(tool_calls.is_empty().then_some("")),
+                    reasoning_content: thought_in("reasoning_content"),
+                    reasoning: thought_in("reasoning"),
+                    reasoning_details: kept("reasoning_details"),
+                    tool_calls: tool_calls
+                        .iter()
+                        .enumerate()
+                        .map(|(nth, call)| Typed::call(call, extra(nth)))
+                        .collect(),
+                }
+            }
             ChatMessage::Tool { id, output, .. } => Self::Tool { tool_call_id: id, content: &output.content.text },
         }
     }
@@ -241,7 +218,12 @@ enum Typed<'a> {
     #[serde(rename = "function")]
     Function { function: &'a ToolSpec },
     #[serde(rename = "function")]
-    Call { id: &'a str, function: Function<'a> },
+    Call {
+        id: &'a str,
+        function: Function<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        extra_content: Option<&'a Value>,
+    },
 }
 
 #[derive(Serialize)]
@@ -250,15 +232,9 @@ struct Function<'a> {
     arguments: &'a str,
 }
 
-impl<'a> From<&'a ToolCall> for Typed<'a> {
-    fn from(call: &'a ToolCall) -> Self {
-        Self::Call { id: &call.id, function: Function { name: &call.name, arguments: sound(&call.arguments) } }
+impl<'a> Typed<'a> {
+    fn call(call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
+        let function = Function { name: &call.name, arguments: sound(&call.arguments) };
+        Self::Call { id: &call.id, function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
     }
-}
-
-/// The arguments, if they are a JSON object, or else an empty one: some servers read them, and refuse a
-/// conversation for good in which they are something else.
-fn sound(arguments: &str) -> &str {
-    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
-    if is_object { arguments } else { "{}" }
 }

@@ -1,0 +1,73 @@
+//! Anthropic's Messages, and other servers that speak it.
+//!
+//! Follows the [API reference](https://docs.anthropic.com/en/api/messages) and its
+//! [streaming](https://docs.anthropic.com/en/api/messages-streaming).
+
+mod reply;
+mod request;
+
+use super::api::Api;
+use super::body::{Fields, List};
+use super::http::Expect;
+use super::wire::{Vendor, Wire};
+use crate::provider::Request;
+
+/// Anthropic, or another server that speaks its Messages format.
+///
+/// ```
+/// use agentouto::providers::anthropic::Anthropic;
+///
+/// let anthropic = Anthropic::new("sk-ant-…");
+/// let llama = Anthropic::keyless("http://localhost:8080");
+/// ```
+///
+/// The base URL is what stands before `/v1/messages`, with or without the `/v1`; default `https://api.anthropic.com`. Environment:
+/// `ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`.
+///
+/// **Settings.** The API needs a limit of tokens: 4,096 unless the agent says otherwise, plus the budget of its
+/// reasoning. [`Reasoning`](crate::Reasoning) becomes
+/// [extended thinking](https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking) with its budget; an effort
+/// without one stands for 1,024 (low), 4,096 (medium) or 16,384 (high) tokens, less where the limit of tokens is
+/// lower. A temperature is not sent beside it. For models that set their own budget:
+/// `extra("thinking", json!({"type": "adaptive"}))` without [`reasoning`](crate::Agent::reasoning). Prompt caching:
+/// `extra("cache_control", json!({"type": "ephemeral"}))`.
+///
+/// **Attachments.** An image becomes an `image`, a document a `document` (text as text, anything else as PDF), both in
+/// messages and in results of tools. The API takes no sounds: one with an address is told by it, another is an error.
+///
+/// **Reasoning** goes back to the server with its signatures, in its place among the blocks of the reply; so do the
+/// blocks of tools that the server runs itself.
+pub type Anthropic = Api<Messages>;
+
+/// The wire format of [`Anthropic`].
+#[derive(Debug)]
+pub enum Messages {}
+
+impl Wire for Messages {
+    const VENDOR: Vendor = Vendor {
+        name: "Anthropic",
+        address: "https://api.anthropic.com",
+        key_header: "x-api-key",
+        key_prefix: "",
+        headers: &[("anthropic-version", "2023-06-01")],
+        key_variables: &["ANTHROPIC_API_KEY"],
+        address_variable: "ANTHROPIC_BASE_URL",
+    };
+    const MESSAGES: &'static str = "messages";
+    type Decoder = reply::Decoder;
+
+    fn url(address: &str, _: &str, _: Expect) -> String {
+        format!("{}/v1/messages", address.strip_suffix("/v1").unwrap_or(address))
+    }
+
+    fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+        request::fields(request, expect, fields)
+    }
+
+    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+        request::messages(&request.context, encoded, list)
+    }
+}
+
+/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds what this format needs.
+const OPAQUE: &str = "messages";

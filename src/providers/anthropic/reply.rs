@@ -1,0 +1,322 @@
+//! A [message](https://docs.anthropic.com/en/api/messages): one that is whole, or the
+//! [events](https://docs.anthropic.com/en/api/messages-streaming) of a stream.
+//!
+//! What is unknown is ignored, or kept as it came where the server must see it again. Nothing here asks a server or
+//! repairs what a model wrote.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::OPAQUE;
+use crate::provider::{StopReason, Usage};
+use crate::providers::draft::{Call, Draft};
+use crate::providers::failure::Failure;
+use crate::providers::sse::Event;
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+
+/// A whole message, or an error in place of it.
+#[derive(Debug, Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    stop_reason: Option<Str<'a>>,
+    #[serde(borrow)]
+    stop_details: Option<StopDetails<'a>>,
+    usage: Option<TokenCounts>,
+    error: Option<Value>,
+}
+
+/// Why a model declined.
+#[derive(Debug, Deserialize)]
+struct StopDetails<'a> {
+    #[serde(borrow)]
+    explanation: Option<Str<'a>>,
+}
+
+/// One event of a stream; which fields it has depends on its type.
+#[derive(Debug, Deserialize)]
+struct StreamEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Str<'a>>,
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow)]
+    message: Option<Begun<'a>>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    usage: Option<TokenCounts>,
+}
+
+/// The message in the first event: without content yet.
+#[derive(Debug, Deserialize)]
+struct Begun<'a> {
+    usage: Option<TokenCounts>,
+    #[serde(borrow)]
+    content: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Option<Str<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Str<'a>>,
+    #[serde(borrow)]
+    signature: Option<Str<'a>>,
+    #[serde(borrow)]
+    partial_json: Option<Str<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<Str<'a>>,
+    #[serde(borrow)]
+    stop_details: Option<StopDetails<'a>>,
+}
+
+/// The content blocks whose meaning is known, as far as it is.
+#[derive(Debug, Deserialize)]
+struct RawBlock<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Str<'a>,
+    #[serde(borrow)]
+    text: Option<Str<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Str<'a>>,
+    #[serde(borrow)]
+    signature: Option<Str<'a>>,
+    #[serde(borrow)]
+    id: Option<Str<'a>>,
+    #[serde(borrow)]
+    name: Option<Str<'a>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// [Usage](https://docs.anthropic.com/en/api/messages#response-usage). In a stream, what an event does not say stands.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TokenCounts {
+    input_tokens: Tokens,
+    output_tokens: Tokens,
+    cache_creation_input_tokens: Tokens,
+    cache_read_input_tokens: Tokens,
+    output_tokens_details: OutputDetails,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    thinking_tokens: Tokens,
+}
+
+/// Reads an answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    blocks: Vec<Block>,
+    usage: TokenCounts,
+}
+
+#[derive(Debug)]
+struct Block {
+    index: u64,
+    content: BlockContent,
+}
+
+#[derive(Debug)]
+enum BlockContent {
+    Text(String),
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    /// A tool call, by its place among those of the draft.
+    Call(usize),
+    /// Anything else, with the pieces of its input.
+    Other(Value, String),
+}
+
+impl wire::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        let message: Message<'_> = serde_json::from_slice(body)?;
+        if let Some(error) = message.error {
+            return Err(Broken::Failed(Failure::reported(&json!({ "error": error }))));
+        }
+        if let Some(content) = message.content {
+            draft.begin();
+            for (block, index) in content.into_iter().zip(0..) {
+                self.block(index, block, draft)?;
+                self.close(index, draft);
+            }
+        }
+        self.used(message.usage, draft);
+        ended(message.stop_reason, message.stop_details, draft)
+    }
+
+    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        // Some gateways end the stream in the manner of Chat Completions.
+        if matches!(event.data.trim(), "" | "[DONE]") {
+            return Ok(Progress::More);
+        }
+        let StreamEvent { kind, index, message, content_block, delta, usage } = serde_json::from_str(event.data)?;
+        match kind.as_deref().unwrap_or(event.name) {
+            "message_start" => {
+                draft.begin();
+                if let Some(Begun { usage, content }) = message {
+                    self.used(usage, draft);
+                    let content = content.into_iter().flatten().zip(0..);
+                    content.into_iter().try_for_each(|(block, index)| self.block(index, block, draft))?;
+                }
+            }
+            "content_block_start" => {
+                content_block.map_or(Ok(()), |block| self.block(index, block, draft))?;
+            }
+            "content_block_delta" => {
+                if let Some(delta) = delta {
+                    self.grow(index, delta, draft);
+                }
+            }
+            "content_block_stop" => self.close(index, draft),
+            "message_delta" => {
+                self.used(usage, draft);
+                if let Some(Delta { stop_reason, stop_details, .. }) = delta {
+                    ended(stop_reason, stop_details, draft)?;
+                }
+            }
+            "message_stop" => {
+                draft.complete();
+                return Ok(Progress::Last);
+            }
+            "error" => return Err(Broken::Failed(Failure::reported(&serde_json::from_str(event.data)?))),
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn opaque(self) -> Option<Value> {
+        let is_plain = |block: &Block| matches!(block.content, BlockContent::Text(_) | BlockContent::Call(_));
+        if self.blocks.iter().all(is_plain) {
+            return None;
+        }
+        let blocks: Vec<_> = self.blocks.into_iter().filter_map(|block| block.content.into_kept()).collect();
+        Some(json!({ OPAQUE: blocks }))
+    }
+}
+
+impl Decoder {
+    /// One more block, which may be empty yet.
+    fn block(&mut self, index: u64, raw: &RawValue, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+        let block: RawBlock<'_> = serde_json::from_str(raw.get())?;
+        let owned = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
+        let content = match &*block.kind {
+            "text" => {
+                draft.say(block.text.as_deref().unwrap_or_default());
+                BlockContent::Text(owned(block.text))
+            }
+            "thinking" => {
+                draft.think(block.thinking.as_deref().unwrap_or_default());
+                BlockContent::Thinking { thinking: owned(block.thinking), signature: owned(block.signature) }
+            }
+            "tool_use" => {
+                // In a stream it is `{}` here, and comes in pieces.
+                let written = block.input.map(RawValue::get).filter(|input| *input != "{}");
+                let arguments = written.unwrap_or_default().to_owned();
+                BlockContent::Call(draft.call(Call { id: owned(block.id), name: owned(block.name), arguments }))
+            }
+            _ => BlockContent::Other(serde_json::from_str(raw.get())?, String::new()),
+        };
+        self.blocks.push(Block { index, content });
+        Ok(())
+    }
+
+    /// More of a block.
+    fn grow(&mut self, index: u64, delta: Delta<'_>, draft: &mut Draft<'_, '_>) {
+        let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
+        let json = delta.partial_json.as_deref().unwrap_or_default();
+        match &mut block.content {
+            BlockContent::Text(text) => {
+                let piece = delta.text.as_deref().unwrap_or_default();
+                text.push_str(piece);
+                draft.say(piece);
+            }
+            BlockContent::Thinking { thinking, signature } => {
+                let piece = delta.thinking.as_deref().unwrap_or_default();
+                thinking.push_str(piece);
+                draft.think(piece);
+                signature.push_str(delta.signature.as_deref().unwrap_or_default());
+            }
+            BlockContent::Call(place) => draft.argue(*place, json),
+            BlockContent::Other(_, input) => input.push_str(json),
+        }
+    }
+
+    /// A block is complete. A tool call without arguments has come without a piece of them.
+    fn close(&mut self, index: u64, draft: &mut Draft<'_, '_>) {
+        let block = self.blocks.iter().rfind(|block| block.index == index);
+        if let Some(Block { content: BlockContent::Call(place), .. }) = block
+            && draft.calls().get(*place).is_some_and(|call| call.arguments.is_empty())
+        {
+            draft.argue(*place, "{}");
+        }
+    }
+
+    fn used(&mut self, told: Option<TokenCounts>, draft: &mut Draft<'_, '_>) {
+        let Some(told) = told else { return };
+        let known = &mut self.usage;
+        let latest = |known: &mut Tokens, told: Tokens| *known = Tokens(told.0.or(known.0));
+        latest(&mut known.input_tokens, told.input_tokens);
+        latest(&mut known.output_tokens, told.output_tokens);
+        latest(&mut known.cache_creation_input_tokens, told.cache_creation_input_tokens);
+        latest(&mut known.cache_read_input_tokens, told.cache_read_input_tokens);
+        latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
+        let cached = known.cache_read_input_tokens.count();
+        let beside = cached.saturating_add(known.cache_creation_input_tokens.count());
+        draft.used(Usage {
+            input_tokens: known.input_tokens.count().saturating_add(beside),
+            output_tokens: known.output_tokens.count(),
+            cached_tokens: cached,
+            reasoning_tokens: known.output_tokens_details.thinking_tokens.count(),
+        });
+    }
+}
+
+/// Why the model stopped. One that declined without a word has failed.
+fn ended(word: Option<Str<'_>>, details: Option<StopDetails<'_>>, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    let Some(word) = word else { return Ok(()) };
+    draft.stop(match &*word {
+        "end_turn" | "stop_sequence" => StopReason::Stop,
+        "tool_use" => StopReason::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::ContentFilter,
+        other => StopReason::Other(Arc::from(other)),
+    });
+    match details.and_then(|details| details.explanation) {
+        Some(explanation) if &*word == "refusal" && draft.is_empty() => {
+            Err(Broken::Failed(Failure::new(&*explanation, "content_filter")))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl BlockContent {
+    /// The block as it goes back to the server; `None` for a text without letters, which it refuses.
+    fn into_kept(self) -> Option<Value> {
+        match self {
+            Self::Text(text) => (!text.is_empty()).then(|| json!({ "type": "text", "text": text })),
+            Self::Thinking { thinking, signature } => {
+                Some(json!({ "type": "thinking", "thinking": thinking, "signature": signature }))
+            }
+            // The call itself is in the message.
+            Self::Call(_) => Some(json!({ "type": "tool_use" })),
+            Self::Other(mut block, input) => {
+                if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                    block["input"] = input;
+                }
+                Some(block)
+            }
+        }
+    }
+}

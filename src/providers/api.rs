@@ -1,0 +1,163 @@
+//! A vendor's API as users meet it: one [`Api`] for all wire formats, asked through [`Retry`].
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::endpoint::Endpoint;
+use super::http::Http;
+use super::retry::Retry;
+use super::wire::Wire;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{Growth, Provider, Reply, Request};
+
+/// A server that speaks the wire format `W`; use it by its names [`OpenAi`](super::openai::OpenAi),
+/// [`OpenAiResponses`](super::openai_responses::OpenAiResponses), [`Anthropic`](super::anthropic::Anthropic) and
+/// [`Google`](super::google::Google).
+///
+/// All calls share its connections (HTTP/2 where the server offers it), its budget of retries and its throttle: see
+/// [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
+///
+/// A reply is asked for piece by piece when somebody looks on; both ways end in the same [`Reply`]. When a call is
+/// cancelled its request is dropped with it, and the connection is closed (HTTP/2: the stream is reset).
+///
+/// Keys are shown nowhere: neither by `Debug` nor in errors, events or traces. No redirect to another scheme, host
+/// or port is followed.
+pub struct Api<W> {
+    retry: Retry<Endpoint<W>>,
+}
+
+/// When a reply is asked for piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// When somebody looks on.
+    #[default]
+    WhenObserved,
+    /// Always: what has arrived is known even when the rest fails.
+    Always,
+    /// Never, for servers that cannot.
+    Never,
+}
+
+impl<W: Wire> Api<W> {
+    /// The vendor itself, with a key. Space around the key is dropped.
+    pub fn new(key: impl Into<SecretString>) -> Self {
+        let key = SecretString::from(key.into().expose_secret().trim());
+        let mut api = Self::keyless(W::VENDOR.address);
+        api.endpoint().http.secret_header(W::VENDOR.key_header, W::VENDOR.key_prefix, key);
+        api
+    }
+
+    /// A server at an address that asks for no key.
+    #[must_use]
+    pub fn keyless(base_url: &str) -> Self {
+        let mut http = Http::default();
+        for (name, value) in W::VENDOR.headers {
+            http.header(name, value);
+        }
+        let endpoint = Endpoint { http, address: String::new(), streaming: Streaming::default(), wire: PhantomData };
+        Self { retry: Retry::around(endpoint) }.base_url(base_url)
+    }
+
+    /// With the key, and the address if there is one, in the environment. The documentation of each name of this type
+    /// says in which variables.
+    ///
+    /// # Errors
+    ///
+    /// When no key is set there, or an empty one.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        let variable = |name: &&str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let key = W::VENDOR.key_variables.iter().find_map(variable).ok_or_else(|| {
+            let message = format!("the environment variable {} is not set", W::VENDOR.key_variables.join(" or "));
+            ProviderError::new(ProviderErrorKind::Authentication, message)
+        })?;
+        let api = Self::new(key);
+        Ok(match variable(&W::VENDOR.address_variable) {
+            Some(base_url) => api.base_url(&base_url),
+            None => api,
+        })
+    }
+
+    /// Another server. Default: the vendor's.
+    #[must_use]
+    pub fn base_url(mut self, base_url: &str) -> Self {
+        self.endpoint().address = base_url.trim().trim_end_matches('/').to_owned();
+        self
+    }
+
+    /// Sends a header with every request, in place of one of the same name. Its value counts as a secret.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl Into<SecretString>) -> Self {
+        self.endpoint().http.secret_header(name, "", value.into());
+        self
+    }
+
+    /// When to ask for the reply piece by piece. Default: when somebody looks on.
+    #[must_use]
+    pub fn streaming(mut self, streaming: Streaming) -> Self {
+        self.endpoint().streaming = streaming;
+        self
+    }
+
+    /// How long connecting may take. Default: 10 seconds.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.endpoint().http.connect_timeout = limit;
+        self
+    }
+
+    /// For how long nothing may arrive. Default: 60 seconds. It does not count until a reply that comes in one piece
+    /// begins, while the model is at work.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.endpoint().http.idle_timeout = limit;
+        self
+    }
+
+    /// How long one try may take, however much arrives. Default: 600 seconds.
+    #[must_use]
+    pub fn total_timeout(mut self, limit: Duration) -> Self {
+        self.endpoint().http.total_timeout = limit;
+        self
+    }
+
+    /// How many times a failed request is tried again, where that may help. Default: 2. See [`Retry`].
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retry = self.retry.retries(retries);
+        self
+    }
+
+    /// How many requests may be under way at once; the others wait for their turn, in order. Default: no limit.
+    #[must_use]
+    pub fn max_in_flight(mut self, requests: usize) -> Self {
+        self.retry = self.retry.max_in_flight(requests);
+        self
+    }
+
+    fn endpoint(&mut self) -> &mut Endpoint<W> {
+        self.retry.inner_mut()
+    }
+}
+
+impl<W: Wire> Provider for Api<W> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        self.retry.reply(request, growth)
+    }
+}
+
+impl<W: Wire> fmt::Debug for Api<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Endpoint { address, streaming, .. } = self.retry.inner();
+        // Without a password or a query, which may be secrets.
+        let address = address.split('?').next().and_then(|address| address.rsplit('@').next());
+        f.debug_struct(W::VENDOR.name).field("address", &address).field("streaming", streaming).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! The body of a request, written once: what an earlier turn of the same invocation has encoded is used again.
+//!
+//! Every format has a list of messages that only grows. It is written last, so that the next body is this one with
+//! more behind it.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::http::Expect;
+use super::wire::Wire;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::Request;
+
+/// Writes the body of a request in the format `W`.
+pub(crate) fn encode<W: Wire>(request: &Request, expect: Expect) -> Result<Bytes, ProviderError> {
+    write::<W>(request, expect).map_err(|error| {
+        ProviderError::new(ProviderErrorKind::InvalidRequest, format!("the request cannot be written: {error}"))
+    })
+}
+
+fn write<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<Bytes> {
+    let context = &request.context;
+    let kept = context.memo().take::<Encoded<W>>().filter(|kept| kept.expect == expect);
+    let (mut out, encoded) = match kept {
+        Some(kept) => {
+            // Nobody else reads the bytes any more, unless an earlier request is still under way.
+            let mut out = kept.body.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
+            out.truncate(out.len() - END.len());
+            (out, kept.messages)
+        }
+        None => (head::<W>(request, expect)?, 0),
+    };
+    let mut list = List { has_items: !out.ends_with(b"["), out: &mut out };
+    W::messages(request, encoded, &mut list)?;
+    out.put_slice(END);
+    let body = out.freeze();
+    let messages = context.messages().count();
+    context.memo().put(Encoded::<W> { expect, body: body.clone(), messages, format: std::marker::PhantomData });
+    Ok(body)
+}
+
+/// Everything ahead of the messages.
+fn head<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<BytesMut> {
+    let extra = &request.agent.extra;
+    let mut fields = Fields { out: BytesMut::with_capacity(1024), extra, ours: vec![W::MESSAGES] };
+    W::fields(request, expect, &mut fields)?;
+    let Fields { mut out, ours, .. } = fields;
+    for (key, value) in extra.iter().filter(|(key, value)| !value.is_null() && !ours.contains(&key.as_str())) {
+        put_field(&mut out, key, value)?;
+    }
+    put_key(&mut out, W::MESSAGES)?;
+    out.put_u8(b'[');
+    Ok(out)
+}
+
+/// The end of the list of messages, and of the body.
+const END: &[u8] = b"]}";
+
+/// What is kept in the context until the next turn.
+struct Encoded<W> {
+    expect: Expect,
+    body: Bytes,
+    /// How many of the context's messages are in it.
+    messages: usize,
+    format: std::marker::PhantomData<fn() -> W>,
+}
+
+/// The fields ahead of the messages. Each is merged with what the agent's `extra` says of it.
+pub struct Fields<'a> {
+    out: BytesMut,
+    extra: &'a Map<String, Value>,
+    ours: Vec<&'static str>,
+}
+
+impl Fields<'_> {
+    /// Writes a field, unless there is no value.
+    pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Serialize>) -> serde_json::Result<()> {
+        let (Some(value), false) = (value, self.ours.contains(&key)) else { return Ok(()) };
+        self.ours.push(key);
+        match self.extra.get(key) {
+            None => put_field(&mut self.out, key, &value),
+            Some(extra) => match merge(serde_json::to_value(value)?, extra) {
+                Some(merged) => put_field(&mut self.out, key, &merged),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// What a provider sets and what an agent sets beside it: objects are merged, lists joined, `null` leaves the field
+/// out, and anything else replaces it.
+fn merge(ours: Value, extra: &Value) -> Option<Value> {
+    match (ours, extra) {
+        (_, Value::Null) => None,
+        (Value::Object(mut ours), Value::Object(extra)) => {
+            for (key, value) in extra {
+                let merged = merge(ours.remove(key).unwrap_or_default(), value);
+                ours.extend(merged.map(|merged| (key.clone(), merged)));
+            }
+            Some(Value::Object(ours))
+        }
+        (Value::Array(ours), Value::Array(extra)) => Some(ours.iter().chain(extra).cloned().collect()),
+        (_, extra) => Some(extra.clone()),
+    }
+}
+
+/// The list of messages, as it grows.
+pub struct List<'a> {
+    out: &'a mut BytesMut,
+    has_items: bool,
+}
+
+impl List<'_> {
+    /// One more.
+    pub(crate) fn push(&mut self, item: &impl Serialize) -> serde_json::Result<()> {
+        if std::mem::replace(&mut self.has_items, true) {
+            self.out.put_u8(b',');
+        }
+        serde_json::to_writer(self.out.writer(), item)
+    }
+}
+
+fn put_field(out: &mut BytesMut, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
+    put_key(out, key)?;
+    serde_json::to_writer(out.writer(), value)
+}
+
+fn put_key(out: &mut BytesMut, key: &str) -> serde_json::Result<()> {
+    out.put_u8(if out.is_empty() { b'{' } else { b',' });
+    serde_json::to_writer(out.writer(), key)?;
+    out.put_u8(b':');
+    Ok(())
+}
+
+/// The arguments of a tool call, if they are a JSON object, or else an empty one: some servers read them, and refuse a
+/// conversation for good in which they are something else.
+pub(crate) fn sound(arguments: &str) -> &str {
+    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    if is_object { arguments } else { "{}" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_an_agent_adds_is_merged() {
+        let ours = json!({"a": {"b": 1, "c": 2}, "list": [1], "plain": 1, "gone": 1});
+        let extra = json!({"a": {"b": 3, "d": 4}, "list": [2], "plain": {"x": 1}, "gone": null, "new": true});
+        let merged = json!({"a": {"b": 3, "c": 2, "d": 4}, "list": [1, 2], "plain": {"x": 1}, "new": true});
+        assert_eq!(merge(ours, &extra), Some(merged));
+    }
+}

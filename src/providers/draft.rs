@@ -1,0 +1,199 @@
+//! A [`Reply`] as it grows, in whatever wire format its pieces arrive. What is new is shown to whoever looks on.
+//!
+//! Nothing here reads a wire format or repairs what a model wrote.
+
+use serde_json::Value;
+
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::message::Attachment;
+use crate::provider::{Delta, Growth, Reply, StopReason, Usage};
+use crate::tool::ToolCall;
+
+/// What of a reply has arrived.
+#[derive(Debug)]
+pub struct Draft<'a, 'g> {
+    growth: &'a mut Growth<'g>,
+    text: String,
+    refusal: String,
+    reasoning: String,
+    attachments: Vec<Attachment>,
+    calls: Vec<Call>,
+    stop_reason: Option<StopReason>,
+    usage: Option<Usage>,
+    has_begun: bool,
+    is_complete: bool,
+}
+
+/// What of a tool call has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+impl<'a, 'g> Draft<'a, 'g> {
+    /// Nothing yet.
+    pub(crate) fn new(growth: &'a mut Growth<'g>) -> Self {
+        Self {
+            growth,
+            text: String::new(),
+            refusal: String::new(),
+            reasoning: String::new(),
+            attachments: Vec::new(),
+            calls: Vec::new(),
+            stop_reason: None,
+            usage: None,
+            has_begun: false,
+            is_complete: false,
+        }
+    }
+
+    /// There is a reply, if perhaps an empty one.
+    pub(crate) fn begin(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// More of the text.
+    pub(crate) fn say(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.text.push_str(piece);
+            self.show(|_| Delta::Text(piece.into()));
+        }
+    }
+
+    /// More of the words in which the model declines.
+    pub(crate) fn refuse(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.refusal.push_str(piece);
+            self.show(|_| Delta::Text(piece.into()));
+        }
+    }
+
+    /// More of the reasoning.
+    pub(crate) fn think(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.reasoning.push_str(piece);
+            self.show(|_| Delta::Reasoning(piece.into()));
+        }
+    }
+
+    /// Something that the model made.
+    pub(crate) fn attach(&mut self, attachment: Attachment) {
+        self.attachments.push(attachment);
+    }
+
+    /// One more tool call; its place among them is given back.
+    pub(crate) fn call(&mut self, call: Call) -> usize {
+        self.calls.push(call);
+        let index = self.calls.len() - 1;
+        self.show(|draft| draft.calls[index].delta(index, &draft.calls[index].arguments));
+        index
+    }
+
+    /// The tool calls so far.
+    pub(crate) fn calls(&mut self) -> &mut [Call] {
+        &mut self.calls
+    }
+
+    /// More of the arguments of the call at `index`.
+    pub(crate) fn argue(&mut self, index: usize, piece: &str) {
+        if let Some(call) = self.calls.get_mut(index) {
+            call.arguments.push_str(piece);
+            if !piece.is_empty() {
+                self.show(|draft| draft.calls[index].delta(index, piece));
+            }
+        }
+    }
+
+    /// Why the model stopped.
+    pub(crate) fn stop(&mut self, reason: StopReason) {
+        self.stop_reason = Some(reason);
+    }
+
+    /// What the reply costs, as far as the server has told; it takes the place of what was told before.
+    pub(crate) fn used(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+        self.growth.usage_so_far(usage);
+    }
+
+    /// Nothing that matters is missing any more: a stream may end here.
+    pub(crate) fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Whether nothing that matters is missing.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether a program would read something in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && self.attachments.is_empty()
+    }
+
+    /// The reply, if there is anything in it.
+    pub(crate) fn into_reply(self, opaque: Option<Value>) -> Result<Reply, ProviderError> {
+        if !self.is_empty() {
+            return Ok(self.finish(opaque));
+        }
+        let (kind, reason) = match &self.stop_reason {
+            Some(StopReason::ContentFilter) => {
+                (ProviderErrorKind::ContentFilter, "the model or a filter declined without a word".to_owned())
+            }
+            Some(reason) => (
+                ProviderErrorKind::EmptyResponse,
+                format!("Empty response: neither text nor tool calls; the model stopped for `{reason}`"),
+            ),
+            None if self.has_begun => {
+                (ProviderErrorKind::EmptyResponse, "Empty response: neither text nor tool calls".to_owned())
+            }
+            None => (ProviderErrorKind::EmptyResponse, "Empty response: no choices".to_owned()),
+        };
+        Err(ProviderError { partial: self.into_partial(), ..ProviderError::new(kind, reason) })
+    }
+
+    /// What has arrived of a reply that will not be whole.
+    pub(crate) fn into_partial(self) -> Option<Box<Reply>> {
+        let is_anything = self.has_begun || self.usage.is_some() || !self.is_empty() || !self.reasoning.is_empty();
+        is_anything.then(|| Box::new(self.finish(None)))
+    }
+
+    fn finish(self, opaque: Option<Value>) -> Reply {
+        let given = |text: String| (!text.is_empty()).then(|| text.into());
+        let stop_reason = match self.stop_reason {
+            // Vendors say `stop` of a reply with tool calls as well.
+            None | Some(StopReason::Stop) if !self.calls.is_empty() => StopReason::ToolCalls,
+            reason => reason.unwrap_or_default(),
+        };
+        Reply {
+            text: given(self.text),
+            refusal: given(self.refusal),
+            reasoning: given(self.reasoning),
+            attachments: self.attachments,
+            tool_calls: self.calls.into_iter().map(ToolCall::from).collect(),
+            stop_reason,
+            usage: self.usage,
+            opaque: opaque.map(Into::into),
+        }
+    }
+
+    fn show(&mut self, delta: impl FnOnce(&Self) -> Delta) {
+        if self.growth.is_observed() {
+            let delta = delta(self);
+            self.growth.delta(delta);
+        }
+    }
+}
+
+impl Call {
+    fn delta(&self, index: usize, piece: &str) -> Delta {
+        Delta::ToolCall { index, name: self.name.as_str().into(), arguments: piece.into() }
+    }
+}
+
+impl From<Call> for ToolCall {
+    fn from(call: Call) -> Self {
+        Self { id: call.id.into(), name: call.name.into(), arguments: call.arguments.into() }
+    }
+}

@@ -1,0 +1,112 @@
+//! A model behind HTTP, asked once. [`Endpoint::ask`] is the one path of every vendor, streaming or not.
+
+use std::marker::PhantomData;
+
+use futures_util::future::BoxFuture;
+
+use super::api::Streaming;
+use super::body;
+use super::draft::Draft;
+use super::http::{Answer, Events, Expect, Http};
+use super::wire::{Broken, Decoder, Progress, Wire};
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{Growth, Provider, Reply, Request};
+
+/// A server that speaks the wire format `W`.
+pub(crate) struct Endpoint<W> {
+    pub(crate) http: Http,
+    pub(crate) address: String,
+    pub(crate) streaming: Streaming,
+    pub(crate) wire: PhantomData<W>,
+}
+
+impl<W: Wire> Endpoint<W> {
+    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+        let expect = match self.streaming {
+            Streaming::WhenObserved if growth.is_observed() => Expect::Events,
+            Streaming::Always => Expect::Events,
+            Streaming::WhenObserved | Streaming::Never => Expect::Whole,
+        };
+        let body = body::encode::<W>(request, expect)?;
+        let url = W::url(&self.address, &request.agent.model, expect);
+        let mut answer = self.http.post(&url, body, expect).await?;
+        let mut draft = Draft::new(growth);
+        let mut decoder = W::Decoder::default();
+        // A server may answer in the other way than it was asked to.
+        let arrived = match answer.is_events() {
+            true => self.stream(answer.into_events(), &mut decoder, &mut draft).await,
+            false => self.whole(&mut answer, &mut decoder, &mut draft).await,
+        };
+        match arrived {
+            Ok(()) => draft.into_reply(decoder.opaque()),
+            Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
+        }
+    }
+
+    async fn whole(
+        &self,
+        answer: &mut Answer<'_>,
+        decoder: &mut W::Decoder,
+        draft: &mut Draft<'_, '_>,
+    ) -> Result<(), ProviderError> {
+        let body = answer.read().await?;
+        decoder.whole(&body, draft).map_err(|broken| match broken {
+            Broken::Failed(failure) => answer.failed(&failure),
+            Broken::Unreadable(error) => answer.unexpected(
+                format_args!("the answer (content type `{}`) cannot be read: {error}", answer.content_type()),
+                &body,
+            ),
+        })
+    }
+
+    async fn stream(
+        &self,
+        mut events: Events<'_>,
+        decoder: &mut W::Decoder,
+        draft: &mut Draft<'_, '_>,
+    ) -> Result<(), ProviderError> {
+        loop {
+            match events.advance().await {
+                Ok(true) => {}
+                Ok(false) | Err(_) if draft.is_complete() => return Ok(()),
+                Ok(false) => return Err(cut(events)),
+                Err(error) => return Err(error),
+            }
+            let event = events.event();
+            match decoder.event(event, draft) {
+                Ok(Progress::More) => {}
+                Ok(Progress::Last) => {
+                    events.finish().await;
+                    return Ok(());
+                }
+                Err(Broken::Failed(failure)) => return Err(events.answer().failed(&failure)),
+                Err(Broken::Unreadable(error)) => {
+                    let what = format_args!("an event cannot be read: {error}");
+                    return Err(events.answer().unexpected(what, event.data.as_bytes()));
+                }
+            }
+        }
+    }
+}
+
+/// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
+fn cut(events: Events<'_>) -> ProviderError {
+    let (answer, failure) = events.into_stray_failure();
+    failure.map_or_else(
+        || {
+            let message = "the stream ended before the reply was complete";
+            answer.identified(ProviderError::new(ProviderErrorKind::Truncated, message))
+        },
+        |failure| answer.failed(&failure),
+    )
+}
+
+impl<W: Wire> Provider for Endpoint<W> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(self.ask(request, growth))
+    }
+}

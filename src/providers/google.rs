@@ -1,0 +1,86 @@
+//! Google's `generateContent`, through which Gemini and Gemma are reached.
+//!
+//! Follows the [API reference](https://ai.google.dev/api/generate-content).
+
+mod reply;
+mod request;
+
+use super::api::Api;
+use super::body::{Fields, List};
+use super::http::Expect;
+use super::wire::{Vendor, Wire};
+use crate::provider::Request;
+
+/// Google's Gemini API, or another server that speaks `generateContent`.
+///
+/// ```
+/// use agentouto::providers::google::Google;
+///
+/// let google = Google::new("AIza…");
+/// let proxy = Google::keyless("http://localhost:8080");
+/// ```
+///
+/// The base URL is what stands before `/models`; where it does not end in a version of the API, `/v1beta` is added.
+/// Default `https://generativelanguage.googleapis.com`. A model whose name has a `/`, such as `tunedModels/…`, takes the
+/// place of `models/…` there. Environment: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
+///
+/// **Settings.** Temperature and limit of tokens are sent as they are. [`Reasoning`](crate::Reasoning) becomes a
+/// [budget of thinking](https://ai.google.dev/gemini-api/docs/generate-content/thinking), and thoughts are asked for. An
+/// effort without a budget stands for 1,024 (low), 8,192 (medium) or 24,576 (high) tokens, which is what
+/// [Google's own mapping](https://ai.google.dev/gemini-api/docs/openai#thinking) says. [`Effort::None`](crate::Effort)
+/// is a budget of 0; some models refuse it, because they always think. Gemini 3 takes budgets too, but prefers levels,
+/// which older models refuse. Set one by [`extra`](crate::Agent::extra), without
+/// [`reasoning`](crate::Agent::reasoning):
+/// `extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "low", "includeThoughts": true}}))`.
+///
+/// **Attachments** of any kind become `inlineData`, or `fileData` where they have an address. Those of tool results
+/// follow in the same message, after the results, because only Gemini 3 takes them within. What the model makes
+/// itself, such as pictures, is in [`Reply::attachments`](crate::Reply::attachments).
+///
+/// **Reasoning** goes back to the server as its
+/// [thought signatures](https://ai.google.dev/gemini-api/docs/thought-signatures), each in its part of the reply; so do
+/// the parts of tools that the server runs itself. The thoughts themselves do not, unless they are signed. Tool calls
+/// that another provider made have no signatures. Google asks for none in a [`history`](crate::Forward::history), but
+/// Gemini 3 refuses to go on with a call in whose midst the provider was changed.
+pub type Google = Api<GenerateContent>;
+
+/// The wire format of [`Google`].
+#[derive(Debug)]
+pub enum GenerateContent {}
+
+impl Wire for GenerateContent {
+    const VENDOR: Vendor = Vendor {
+        name: "Google",
+        address: "https://generativelanguage.googleapis.com",
+        key_header: "x-goog-api-key",
+        key_prefix: "",
+        headers: &[],
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        address_variable: "GOOGLE_GEMINI_BASE_URL",
+    };
+    const MESSAGES: &'static str = "contents";
+    type Decoder = reply::Decoder;
+
+    fn url(address: &str, model: &str, expect: Expect) -> String {
+        let folder = if model.contains('/') { "" } else { "models/" };
+        let method = match expect {
+            Expect::Whole => "generateContent",
+            Expect::Events => "streamGenerateContent?alt=sse",
+        };
+        // Google's own clients name the server alone, gateways often the version too.
+        let last = address.rsplit('/').next().and_then(|last| last.strip_prefix('v'));
+        let version = if last.is_some_and(|number| number.starts_with(char::is_numeric)) { "" } else { "/v1beta" };
+        format!("{address}{version}/{folder}{model}:{method}")
+    }
+
+    fn fields(request: &Request, _: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+        request::fields(request, fields)
+    }
+
+    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+        request::messages(&request.context, encoded, list)
+    }
+}
+
+/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds what this format needs.
+const OPAQUE: &str = "generate_content";

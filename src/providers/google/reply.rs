@@ -1,0 +1,298 @@
+//! A [response](https://ai.google.dev/api/generate-content#generatecontentresponse): one that is whole, or the chunks
+//! of a stream, which have the same form.
+//!
+//! What is unknown is ignored, or kept as it came where the server must see it again. Nothing here asks a server or
+//! repairs what a model wrote.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::OPAQUE;
+use crate::message::{Attachment, AttachmentKind};
+use crate::provider::{StopReason, Usage};
+use crate::providers::draft::{Call, Draft};
+use crate::providers::failure::Failure;
+use crate::providers::sse::Event;
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+
+/// A response, a chunk of one, or an error in place of it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(borrow)]
+    prompt_feedback: Option<PromptFeedback<'a>>,
+    usage_metadata: Option<TokenCounts>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Str<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<&'a RawValue>>,
+}
+
+/// Why there are no candidates.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback<'a> {
+    #[serde(borrow)]
+    block_reason: Option<Str<'a>>,
+    #[serde(borrow)]
+    block_reason_message: Option<Str<'a>>,
+}
+
+/// A [part](https://ai.google.dev/api/caching#Part), as far as its meaning is known.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Str<'a>>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    thought_signature: Option<Str<'a>>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+    #[serde(borrow)]
+    inline_data: Option<Blob<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(borrow)]
+    id: Option<Str<'a>>,
+    #[serde(borrow)]
+    name: Option<Str<'a>>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Blob<'a> {
+    #[serde(borrow)]
+    mime_type: Str<'a>,
+    #[serde(borrow)]
+    data: Str<'a>,
+}
+
+/// [Usage](https://ai.google.dev/api/generate-content#UsageMetadata); in a stream, of all that has come so far.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TokenCounts {
+    prompt_token_count: Tokens,
+    tool_use_prompt_token_count: Tokens,
+    cached_content_token_count: Tokens,
+    candidates_token_count: Tokens,
+    thoughts_token_count: Tokens,
+}
+
+/// Reads an answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    parts: Vec<Kept>,
+    /// Among the parts is one that a text and tool calls do not say all of.
+    is_special: bool,
+}
+
+/// A part as it goes back to the server.
+#[derive(Debug)]
+enum Kept {
+    /// A text without a signature.
+    Text(String),
+    /// Anything else, as it came: a signature must stay in its part, and that part as it is.
+    Whole(Box<RawValue>),
+}
+
+impl wire::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        // A stream that is not asked for as events is a list of its chunks; errors come in a list, too.
+        match body.trim_ascii_start().starts_with(b"[") {
+            true => {
+                let chunks: Vec<Response<'_>> = serde_json::from_slice(body)?;
+                chunks.into_iter().try_for_each(|chunk| self.take(chunk, draft))
+            }
+            false => self.take(serde_json::from_slice(body)?, draft),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        // Some gateways end the stream in the manner of Chat Completions.
+        if !matches!(event.data.trim(), "" | "[DONE]") {
+            self.whole(event.data.as_bytes(), draft)?;
+        }
+        // The stream ends without a word.
+        Ok(Progress::More)
+    }
+
+    fn opaque(self) -> Option<Value> {
+        if !self.is_special {
+            return None;
+        }
+        let parts: serde_json::Result<Vec<_>> = self.parts.into_iter().map(Kept::into_value).collect();
+        // Arguments that nobody can read, because they are too deep, go back as none.
+        Some(json!({ OPAQUE: parts.ok()? }))
+    }
+}
+
+impl Decoder {
+    /// Takes in a response, or one more chunk of it.
+    fn take(&mut self, response: Response<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        let Response { candidates, prompt_feedback, usage_metadata, error } = response;
+        if let Some(usage) = usage_metadata.and_then(Option::<Usage>::from) {
+            draft.used(usage);
+        }
+        // More than one candidate comes only if asked for.
+        let candidate = candidates.into_iter().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
+        let is_missing = candidate.is_none();
+        if let Some(candidate) = candidate {
+            self.take_candidate(candidate, draft)?;
+        }
+        match (error, prompt_feedback) {
+            (Some(error), _) => Err(Broken::Failed(Failure::reported(&json!({ "error": error })))),
+            (None, Some(PromptFeedback { block_reason: Some(reason), block_reason_message })) if is_missing => {
+                let message = block_reason_message.map(|message| format!(": {}", &*message)).unwrap_or_default();
+                let message = format!("the prompt was blocked: {}{message}", &*reason);
+                Err(Broken::Failed(Failure::new(message, "content_filter")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_candidate(&mut self, candidate: Candidate<'_>, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+        draft.begin();
+        let parts = candidate.content.and_then(|content| content.parts);
+        parts.into_iter().flatten().try_for_each(|part| self.take_part(part, draft))?;
+        let word = candidate.finish_reason.filter(|word| !matches!(&**word, "" | "FINISH_REASON_UNSPECIFIED"));
+        if let Some(word) = word {
+            draft.stop(stop_reason(&word));
+            draft.complete();
+        }
+        Ok(())
+    }
+
+    fn take_part(&mut self, raw: &RawValue, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+        let Part { text, thought, thought_signature, function_call, inline_data } = serde_json::from_str(raw.get())?;
+        let is_signed = thought_signature.is_some_and(|signature| !signature.is_empty());
+        let is_special = match (text, function_call) {
+            (text, _) if thought == Some(true) => {
+                draft.think(text.as_deref().unwrap_or_default());
+                if !is_signed {
+                    return Ok(());
+                }
+                true
+            }
+            (Some(text), None) => {
+                draft.say(&text);
+                if !is_signed {
+                    self.keep_text(&text);
+                    return Ok(());
+                }
+                true
+            }
+            (_, Some(call)) => {
+                let call = Call::from(call);
+                let has_id = !call.id.is_empty();
+                draft.call(call);
+                is_signed || has_id
+            }
+            (None, None) => {
+                inline_data.into_iter().for_each(|data| draft.attach(data.into()));
+                true
+            }
+        };
+        self.is_special |= is_special;
+        self.parts.push(Kept::Whole(raw.to_owned()));
+        Ok(())
+    }
+
+    /// Joins what a stream has cut into pieces.
+    fn keep_text(&mut self, piece: &str) {
+        match self.parts.last_mut() {
+            Some(Kept::Text(text)) => text.push_str(piece),
+            _ if piece.is_empty() => {}
+            _ => self.parts.push(Kept::Text(piece.to_owned())),
+        }
+    }
+}
+
+impl Kept {
+    fn into_value(self) -> serde_json::Result<Value> {
+        match self {
+            Self::Text(text) => Ok(json!({ "text": text })),
+            Self::Whole(part) => serde_json::from_str(part.get()),
+        }
+    }
+}
+
+impl From<FunctionCall<'_>> for Call {
+    fn from(call: FunctionCall<'_>) -> Self {
+        let text = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
+        let arguments = call.args.map_or("{}", RawValue::get).to_owned();
+        Self { id: text(call.id), name: text(call.name), arguments }
+    }
+}
+
+impl From<Blob<'_>> for Attachment {
+    fn from(blob: Blob<'_>) -> Self {
+        let kind = match blob.mime_type.split('/').next() {
+            Some("image") => AttachmentKind::Image,
+            Some("audio") => AttachmentKind::Audio,
+            _ => AttachmentKind::Document,
+        };
+        Self::encoded(kind, &blob.mime_type, &blob.data)
+    }
+}
+
+/// Reads a [finish reason](https://ai.google.dev/api/generate-content#FinishReason).
+fn stop_reason(word: &str) -> StopReason {
+    match word {
+        "STOP" => StopReason::Stop,
+        "MAX_TOKENS" => StopReason::Length,
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => StopReason::ContentFilter,
+        _ => StopReason::Other(Arc::from(word)),
+    }
+}
+
+impl From<TokenCounts> for Option<Usage> {
+    fn from(counts: TokenCounts) -> Self {
+        let TokenCounts {
+            prompt_token_count: prompt,
+            tool_use_prompt_token_count: tool_use,
+            cached_content_token_count: cached,
+            candidates_token_count: candidates,
+            thoughts_token_count: thoughts,
+        } = counts;
+        prompt.0.or(tool_use.0).or(candidates.0).or(thoughts.0)?;
+        // The thoughts are counted beside the candidates, not within them.
+        Some(Usage {
+            input_tokens: prompt.count().saturating_add(tool_use.count()),
+            output_tokens: candidates.count().saturating_add(thoughts.count()),
+            cached_tokens: cached.count(),
+            reasoning_tokens: thoughts.count(),
+        })
+    }
+}

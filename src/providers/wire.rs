@@ -1,0 +1,119 @@
+//! What sets one wire format apart from the others. All formats are siblings of this shape.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::body::{Fields, List};
+use super::draft::Draft;
+use super::failure::Failure;
+use super::http::Expect;
+use super::sse::Event;
+use crate::provider::Request;
+
+/// A wire format: how a request is written, and where it goes. How a reply is read is its [`Decoder`].
+pub trait Wire: Send + Sync + 'static {
+    /// Who made it, and how its servers are reached by default.
+    const VENDOR: Vendor;
+    /// The name of the list in the body that grows from turn to turn.
+    const MESSAGES: &'static str;
+    /// Reads the answers.
+    type Decoder: Decoder;
+
+    /// Where a request for `model` goes on the server at `address`.
+    fn url(address: &str, model: &str, expect: Expect) -> String;
+
+    /// Writes all fields of the body but the messages.
+    fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()>;
+
+    /// Writes the messages behind the first `encoded` of the context; none of them if `encoded` is 0, which is the place
+    /// for a system prompt among them.
+    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()>;
+}
+
+/// How a vendor's servers are reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Vendor {
+    /// What its provider is called.
+    pub(crate) name: &'static str,
+    /// Where its servers are.
+    pub(crate) address: &'static str,
+    /// The header that carries the key.
+    pub(crate) key_header: &'static str,
+    /// What stands before the key, such as `Bearer `.
+    pub(crate) key_prefix: &'static str,
+    /// Further headers.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    /// The environment variables that may hold the key; the first that is set does.
+    pub(crate) key_variables: &'static [&'static str],
+    /// The environment variable that may hold another address.
+    pub(crate) address_variable: &'static str,
+}
+
+/// Reads one answer. What it finds goes into a [`Draft`].
+pub trait Decoder: Default + Send {
+    /// Takes in an answer that came whole.
+    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken>;
+
+    /// Takes in one event of an answer that comes piece by piece.
+    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken>;
+
+    /// What the server must see again with this reply, if anything.
+    fn opaque(self) -> Option<serde_json::Value>;
+}
+
+/// Whether anything more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Perhaps.
+    More,
+    /// No: that was the last event.
+    Last,
+}
+
+/// Why an answer cannot be taken in.
+#[derive(Debug)]
+pub enum Broken {
+    /// It is not what the format says.
+    Unreadable(serde_json::Error),
+    /// It says that the request failed.
+    Failed(Failure),
+}
+
+impl From<serde_json::Error> for Broken {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// A JSON string that is not copied where it has no escapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Str<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl std::ops::Deref for Str<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A number of tokens. Some servers write it with a fraction; whatever else they write is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "serde_json::Value")]
+pub(crate) struct Tokens(pub(crate) Option<u64>);
+
+impl From<serde_json::Value> for Tokens {
+    fn from(value: serde_json::Value) -> Self {
+        let rounded = || value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64);
+        Self(value.as_u64().or_else(rounded))
+    }
+}
+
+impl Tokens {
+    /// The number, or 0.
+    pub(crate) fn count(self) -> u64 {
+        self.0.unwrap_or(0)
+    }
+}
