@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentouto::Provider;
+use agentouto::providers::anthropic::Anthropic;
+use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -30,8 +32,10 @@ use self::replay::Findings;
 /// A provider that speaks the wire at `base_url` and asks once; `None` where there is none yet.
 fn provider(wire: Wire, base_url: &str) -> Option<Arc<dyn Provider>> {
     match wire {
-        Wire::Chat => Some(Arc::new(OpenAi::new(KEY).base_url(base_url))),
-        Wire::Responses | Wire::Messages | Wire::Gemini => None,
+        Wire::Chat => Some(Arc::new(OpenAi::new(KEY).base_url(base_url).retries(0))),
+        Wire::Messages => Some(Arc::new(Anthropic::new(KEY).base_url(base_url).retries(0))),
+        Wire::Gemini => Some(Arc::new(Google::new(KEY).base_url(base_url).retries(0))),
+        Wire::Responses => None,
     }
 }
 

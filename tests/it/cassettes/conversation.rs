@@ -78,34 +78,44 @@ impl Conversation {
     }
 
     /// The same, to be asked. Where the model said what one of our replies says, it is that reply which goes back.
-    pub(super) fn request(&mut self, replies: &[Reply]) -> Request {
+    ///
+    /// What only a reply of ours could bring back is struck out of the other messages of this: signatures, whose form
+    /// is known to nobody but their provider, and with Gemini the ids of calls, which it gives only now and then.
+    pub(super) fn request(&mut self, wire: Wire, replies: &[Reply]) -> Request {
         let mut replies: Vec<&Reply> = replies.iter().collect();
         let mut messages = Vec::new();
-        // The calls that have no result yet: those recorded without ids are known by their order.
-        let mut open: Vec<ToolCall> = Vec::new();
+        // The calls that have no result yet, and whether a reply of ours made them. Without ids their order tells.
+        let mut open: Vec<(ToolCall, bool)> = Vec::new();
         for turn in &mut self.turns {
             match turn {
                 Turn::User { texts, attachments } => messages.extend(user(texts, attachments)),
                 Turn::Assistant(said) => {
-                    let message = said.message(&mut replies, messages.len());
+                    let reply = said.take_reply(&mut replies);
+                    let message = match reply {
+                        Some(reply) => said.ours(reply),
+                        None => said.foreign(wire, messages.len()),
+                    };
                     if let ChatMessage::Assistant { tool_calls, .. } = &message {
-                        open.extend(tool_calls.iter().cloned());
+                        open.extend(tool_calls.iter().map(|call| (call.clone(), reply.is_some())));
                     }
                     messages.push(message);
                 }
                 Turn::Result { id, name, content, is_error } => {
-                    let is_of = |call: &ToolCall| match (&*id, &*name) {
+                    let is_of = |(call, _): &(ToolCall, bool)| match (&*id, &*name) {
                         (Some(id), _) => *call.id == **id,
                         (None, Some(name)) => *call.name == **name,
                         (None, None) => true,
                     };
                     let of = open.iter().position(is_of).map(|nth| open.remove(nth));
-                    let known = of.as_ref().map(|call| (&*call.id, &*call.name)).unwrap_or_default();
+                    let known = of.as_ref().map(|(call, _)| (&*call.id, &*call.name)).unwrap_or_default();
                     messages.push(ChatMessage::Tool {
                         id: id.as_deref().unwrap_or(known.0).into(),
                         name: name.as_deref().unwrap_or(known.1).into(),
                         output: ToolOutput { content: content.clone(), is_error: *is_error },
                     });
+                    if wire == Wire::Gemini && !of.is_some_and(|(_, is_ours)| is_ours) {
+                        *id = None;
+                    }
                 }
             }
         }
@@ -176,11 +186,13 @@ impl Said {
         *self == Self::default()
     }
 
-    /// This as a message: our own reply, if one says the same.
-    fn message(&mut self, replies: &mut Vec<&Reply>, nth: usize) -> ChatMessage {
-        let Some(reply) = replies.iter().position(|reply| self.is_said_by(reply)).map(|at| replies.remove(at)) else {
-            return self.foreign(nth);
-        };
+    /// The first of our replies that says the same.
+    fn take_reply<'r>(&self, replies: &mut Vec<&'r Reply>) -> Option<&'r Reply> {
+        replies.iter().position(|reply| self.is_said_by(reply)).map(|at| replies.remove(at))
+    }
+
+    /// This as our own reply.
+    fn ours(&self, reply: &Reply) -> ChatMessage {
         let mut tool_calls = reply.tool_calls.clone();
         for (call, recorded) in std::iter::zip(&mut tool_calls, &self.calls) {
             // Clients rename ids that a server uses twice. So does the runtime.
@@ -202,12 +214,15 @@ impl Said {
         same_calls && (same_text || self.text.is_empty() && !self.calls.is_empty())
     }
 
-    /// As a message that came from elsewhere: its signatures cannot be told, for only their provider knows their form.
-    fn foreign(&mut self, nth: usize) -> ChatMessage {
+    /// This as a message that came from elsewhere.
+    fn foreign(&mut self, wire: Wire, nth: usize) -> ChatMessage {
         self.signatures.clear();
         let calls = self.calls.iter_mut().enumerate().map(|(at, call)| {
-            call.signature = None;
             let id = call.id.clone().unwrap_or_else(|| format!("call_{nth}_{at}"));
+            call.signature = None;
+            if wire == Wire::Gemini {
+                call.id = None;
+            }
             ToolCall { id: id.into(), name: (&*call.name).into(), arguments: call.written_arguments().into() }
         });
         let tool_calls = calls.collect();

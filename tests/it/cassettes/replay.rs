@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use agentouto::ProviderErrorKind::{Overloaded, RateLimited};
 use agentouto::{Agent, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request};
 
 use super::case::{Case, Exchange, Expect, Wire};
@@ -43,15 +44,15 @@ pub(super) struct Shown {
 /// Replays all exchanges of a case, or none where nobody speaks its wire.
 pub(super) async fn replay(case: &Case, wire: Wire) -> Option<Findings> {
     let player = Player::start().await;
-    let provider = provider(wire, &player.base_url)?;
-    let mut stage = Stage { player, provider, findings: Findings::default() };
+    let asked = provider(wire, &player.base_url)?;
+    let mut stage = Stage { wire, player, provider: asked, findings: Findings::default() };
     let mut replies = Vec::new();
     for (nth, (exchange, expect)) in std::iter::zip(&case.exchanges, &case.expect).enumerate() {
         let known = stage.findings.differences.len();
-        let (request, recorded) = stage.prepare(wire, exchange, &replies);
+        let (request, recorded) = stage.prepare(exchange, &replies);
         let whole = stage.ask(&request, exchange, exchange.response.answer()).await;
         if let Some(recorded) = recorded {
-            stage.compare_request(wire, &recorded);
+            stage.compare_request(&recorded);
         }
         stage.findings.differences.extend(compare::differences(wire, &exchange.response, expect, &whole));
         stage.cut(&request, exchange, expect, &whole).await;
@@ -65,6 +66,7 @@ pub(super) async fn replay(case: &Case, wire: Wire) -> Option<Findings> {
 
 /// A provider and the server that it asks.
 struct Stage {
+    wire: Wire,
     player: Player,
     provider: Arc<dyn Provider>,
     findings: Findings,
@@ -72,14 +74,14 @@ struct Stage {
 
 impl Stage {
     /// What to ask, and the recorded conversation if that is what is asked.
-    fn prepare(&mut self, wire: Wire, exchange: &Exchange, replies: &[Reply]) -> (Request, Option<Conversation>) {
+    fn prepare(&mut self, exchange: &Exchange, replies: &[Reply]) -> (Request, Option<Conversation>) {
         let hello = || request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[]);
         if exchange.request.body.is_null() {
             return (hello(), None);
         }
         let path = exchange.request.path.as_deref().unwrap_or_default();
-        match wires::read(wire, path, &exchange.request.body) {
-            Ok(mut recorded) => (recorded.request(replies), Some(recorded)),
+        match wires::read(self.wire, path, &exchange.request.body) {
+            Ok(mut recorded) => (recorded.request(self.wire, replies), Some(recorded)),
             Err(reason) => {
                 self.findings.notes.push(format!("its request is not compared: {reason}"));
                 (hello(), None)
@@ -96,17 +98,23 @@ impl Stage {
             false => Growth::unobserved(),
         };
         let result = self.provider.reply(request, &mut growth).await;
+        // A provider that was told to slow down lets the next request wait. A new one knows nothing of that.
+        if matches!(&result, Err(error) if error.retry_after.is_some() || matches!(error.kind, RateLimited | Overloaded))
+            && let Some(provider) = provider(self.wire, &self.player.base_url)
+        {
+            self.provider = provider;
+        }
         Outcome { result, shown }
     }
 
     /// Compares what was heard with what was recorded.
-    fn compare_request(&mut self, wire: Wire, recorded: &Conversation) {
+    fn compare_request(&mut self, recorded: &Conversation) {
         let Some(heard) = self.player.heard().pop() else {
             return self.findings.differences.push("no request was heard".to_owned());
         };
         let path = heard.head.split_whitespace().nth(1).unwrap_or_default();
-        match wires::read(wire, path, &heard.body) {
-            Ok(ours) => self.findings.differences.extend(recorded.lost_in(&ours, wire)),
+        match wires::read(self.wire, path, &heard.body) {
+            Ok(ours) => self.findings.differences.extend(recorded.lost_in(&ours, self.wire)),
             Err(reason) => self.findings.differences.push(format!("the request: {reason}: {}", heard.body)),
         }
     }
