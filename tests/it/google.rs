@@ -11,7 +11,7 @@ use agentouto::{
 };
 use serde_json::{Value, json};
 
-use super::openai::server::{Answer, Server};
+use crate::server::{Answer, Server};
 
 const KEY: &str = "AIza-canary-0123456789";
 

@@ -1,6 +1,8 @@
 //! Everything that is tested through the public API, in one binary.
 
 mod cancellation;
+#[cfg(feature = "http")]
+mod cassettes;
 mod chaos;
 mod faults;
 #[cfg(feature = "http")]
@@ -11,5 +13,7 @@ mod openai;
 mod peers;
 mod retry;
 mod scenarios;
+#[cfg(feature = "http")]
+mod server;
 mod team;
 mod tidy;

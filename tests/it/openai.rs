@@ -1,23 +1,21 @@
-//! The OpenAI provider against a server on loopback that plays recorded and broken answers.
+//! The OpenAI provider against a server on loopback that plays broken answers.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
-mod cassettes;
 mod faults;
 mod requests;
-pub(crate) mod server;
 
 use agentouto::providers::Streaming;
 use agentouto::providers::openai::OpenAi;
 use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 
-use self::server::{Answer, Server};
+use crate::server::{Answer, Server};
 
 const KEY: &str = "sk-canary-0123456789";
 
 /// What an agent asks after `messages`.
-fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
+pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
     let context = json!({ "system": system, "messages": messages, "turns": 0 });
     let call_id = CallId::seeded(1)();
     serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()

@@ -1,11 +1,9 @@
 //! What is sent.
 
 use std::process::Command;
-use std::sync::Arc;
 
 use agentouto::{Attachment, AttachmentKind, Content, Effort, ToolCall, ToolOutput};
 
-use super::cassettes::{all, answer, items, text};
 use super::*;
 
 /// The body that is sent for a request.
@@ -14,30 +12,6 @@ async fn sent(request: &Request, streaming: Streaming) -> Value {
     let openai = OpenAi::new(KEY).base_url(&server.base_url).streaming(streaming);
     openai.reply(request, &mut Growth::unobserved()).await.unwrap_err();
     server.heard().await.body
-}
-
-#[tokio::test]
-async fn recorded_conversations_go_on_as_they_did() {
-    let mut compared = 0;
-    for cassette in all() {
-        let name = text(&cassette["name"]);
-        if !(name.starts_with("conversation") || name == "image-input-1") {
-            continue;
-        }
-        let mut replies = Vec::new();
-        for exchange in items(&cassette["exchanges"]) {
-            let recorded = &exchange["request"]["body"];
-            let (system, messages) = messages(recorded, replies.last());
-            let agent = Agent::new("a", "").model(text(&recorded["model"]));
-            let body = sent(&request(agent, &system, &messages, &tools(recorded)), Streaming::Never).await;
-            assert_eq!(body["model"], recorded["model"], "{name}");
-            assert_eq!(normal(&body["messages"]), normal(&recorded["messages"]), "{name}");
-            assert_eq!(normal(&body["tools"]), normal(&recorded["tools"]), "{name}");
-            replies.push(ask(answer(&exchange["response"])).await.0.unwrap());
-            compared += 1;
-        }
-    }
-    assert_eq!(compared, 9);
 }
 
 #[tokio::test]
@@ -149,80 +123,4 @@ fn the_environment_gives_key_and_address() {
 #[ignore = "run by the test above, in an environment of its own"]
 fn what_the_environment_gives() {
     println!("{:?}", OpenAi::from_env());
-}
-
-/// The messages of a recorded request; the tool calls in it are those of the reply before.
-fn messages(recorded: &Value, reply: Option<&Reply>) -> (String, Vec<ChatMessage>) {
-    let mut system = String::new();
-    let mut messages = Vec::new();
-    for message in items(&recorded["messages"]) {
-        let content = content(&message["content"]);
-        match text(&message["role"]) {
-            "system" => system = content.text.to_string(),
-            "user" => messages.push(ChatMessage::User(content)),
-            "assistant" => messages.push(ChatMessage::Assistant {
-                text: Some(content.text).filter(|text| !text.is_empty()),
-                reasoning: None,
-                tool_calls: match (message.get("tool_calls"), reply) {
-                    (Some(_), Some(reply)) => reply.tool_calls.clone(),
-                    _ => Vec::new(),
-                },
-                opaque: None,
-            }),
-            _ => messages.push(ChatMessage::Tool {
-                id: text(&message["tool_call_id"]).into(),
-                name: "".into(),
-                output: ToolOutput { content, is_error: false },
-            }),
-        }
-    }
-    (system, messages)
-}
-
-fn content(recorded: &Value) -> Content {
-    let mut content = Content::from(text(recorded));
-    for part in items(recorded) {
-        if let Some(text) = part["text"].as_str() {
-            content.text = Arc::from(text);
-        }
-        if let Some(url) = part["image_url"]["url"].as_str() {
-            content = content.attach(Attachment::url(AttachmentKind::Image, url));
-        }
-    }
-    content
-}
-
-fn tools(recorded: &Value) -> Vec<ToolSpec> {
-    items(&recorded["tools"]).map(|tool| serde_json::from_value(tool["function"].clone()).unwrap()).collect()
-}
-
-/// The same list without differences that mean nothing.
-fn normal(list: &Value) -> Vec<Value> {
-    let mut list: Vec<Value> = items(list).cloned().collect();
-    for item in &mut list {
-        let item = item.as_object_mut().unwrap();
-        item.remove("prefix");
-        if item.contains_key("function") {
-            item.insert("type".to_owned(), "function".into());
-        }
-        if let Some(content) = item.remove("content") {
-            let mut parts = match content {
-                Value::String(text) => vec![json!({"type": "text", "text": text})],
-                Value::Array(parts) => parts,
-                _ => Vec::new(),
-            };
-            for part in parts.iter_mut().filter_map(|part| part["image_url"].as_object_mut()) {
-                part.remove("detail");
-            }
-            item.insert("content".to_owned(), parts.into());
-        } else {
-            item.insert("content".to_owned(), json!([]));
-        }
-        for call in item.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-            call.as_object_mut().unwrap().remove("index");
-            let arguments = serde_json::from_str::<Value>(text(&call["function"]["arguments"])).unwrap();
-            call["function"]["arguments"] = arguments;
-        }
-    }
-    list
 }

@@ -1,0 +1,195 @@
+//! Plays the responses of a case to a provider: whole, and then cut in every way that a network may cut them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agentouto::ProviderErrorKind::{Overloaded, RateLimited};
+use agentouto::{Agent, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request};
+
+use super::case::{Case, Exchange, Expect, Wire};
+use super::conversation::Conversation;
+use super::{compare, provider, wires};
+use crate::openai::request;
+use crate::server::{Answer, Player};
+
+/// What became of a case.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// What is not as it was recorded.
+    pub(super) differences: Vec<String>,
+    /// What could not be compared.
+    pub(super) notes: Vec<String>,
+    pub(super) streams: usize,
+    /// In how many places streams were cut in two, of how many there are.
+    pub(super) splits: usize,
+    pub(super) places: usize,
+}
+
+/// What an answer became, and what was shown of it on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) result: Result<Reply, ProviderError>,
+    pub(super) shown: Shown,
+}
+
+/// The pieces of a reply, put together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Shown {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    /// Name and arguments of the tool calls.
+    pub(super) calls: BTreeMap<usize, (String, String)>,
+}
+
+/// Replays all exchanges of a case, or none where nobody speaks its wire.
+pub(super) async fn replay(case: &Case, wire: Wire) -> Option<Findings> {
+    let player = Player::start().await;
+    let asked = provider(wire, &player.base_url)?;
+    let mut stage = Stage { wire, player, provider: asked, findings: Findings::default() };
+    let mut replies = Vec::new();
+    for (nth, (exchange, expect)) in std::iter::zip(&case.exchanges, &case.expect).enumerate() {
+        let known = stage.findings.differences.len();
+        let (request, recorded) = stage.prepare(exchange, &replies);
+        let whole = stage.ask(&request, exchange, exchange.response.answer()).await;
+        if let Some(recorded) = recorded {
+            stage.compare_request(&recorded);
+        }
+        stage.findings.differences.extend(compare::differences(wire, &exchange.response, expect, &whole));
+        stage.cut(&request, exchange, expect, &whole).await;
+        replies.extend(whole.result.ok());
+        for difference in &mut stage.findings.differences[known..] {
+            *difference = format!("exchange {nth}: {difference}");
+        }
+    }
+    Some(stage.findings)
+}
+
+/// A provider and the server that it asks.
+struct Stage {
+    wire: Wire,
+    player: Player,
+    provider: Arc<dyn Provider>,
+    findings: Findings,
+}
+
+impl Stage {
+    /// What to ask, and the recorded conversation if that is what is asked.
+    fn prepare(&mut self, exchange: &Exchange, replies: &[Reply]) -> (Request, Option<Conversation>) {
+        let hello = || request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[]);
+        if exchange.request.body.is_null() {
+            return (hello(), None);
+        }
+        let path = exchange.request.path.as_deref().unwrap_or_default();
+        match wires::read(self.wire, path, &exchange.request.body) {
+            Ok(mut recorded) => (recorded.request(self.wire, replies), Some(recorded)),
+            Err(reason) => {
+                self.findings.notes.push(format!("its request is not compared: {reason}"));
+                (hello(), None)
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: &Request, exchange: &Exchange, answer: Answer) -> Outcome {
+        self.player.play(answer);
+        let mut shown = Shown::default();
+        let mut observer = |delta| shown.take(delta);
+        let mut growth = match exchange.response.is_stream() {
+            true => Growth::shown_to(&mut observer),
+            false => Growth::unobserved(),
+        };
+        let result = self.provider.reply(request, &mut growth).await;
+        // A provider that was told to slow down lets the next request wait. A new one knows nothing of that.
+        if matches!(&result, Err(error) if error.retry_after.is_some() || matches!(error.kind, RateLimited | Overloaded))
+            && let Some(provider) = provider(self.wire, &self.player.base_url)
+        {
+            self.provider = provider;
+        }
+        Outcome { result, shown }
+    }
+
+    /// Compares what was heard with what was recorded.
+    fn compare_request(&mut self, recorded: &Conversation) {
+        let Some(heard) = self.player.heard().pop() else {
+            return self.findings.differences.push("no request was heard".to_owned());
+        };
+        let path = heard.head.split_whitespace().nth(1).unwrap_or_default();
+        match wires::read(self.wire, path, &heard.body) {
+            Ok(ours) => self.findings.differences.extend(recorded.lost_in(&ours, self.wire)),
+            Err(reason) => self.findings.differences.push(format!("the request: {reason}: {}", heard.body)),
+        }
+    }
+
+    /// Plays the same response in pieces. The first difference says enough.
+    async fn cut(&mut self, request: &Request, exchange: &Exchange, expect: &Expect, whole: &Outcome) {
+        let whole = whole.without_made_up_ids(expect);
+        let answer = exchange.response.answer();
+        if !exchange.response.is_stream() {
+            let outcome = self.ask(request, exchange, answer.in_chunks(SMALL_CHUNK)).await;
+            self.same("in small chunks", &outcome.without_made_up_ids(expect), &whole);
+            return;
+        }
+        self.findings.streams += 1;
+        self.findings.places += answer.len().saturating_sub(1);
+        let outcome = self.ask(request, exchange, answer.clone().in_bytes()).await;
+        let mut is_same = self.same("byte by byte", &outcome.without_made_up_ids(expect), &whole);
+        let mut places = places(answer.len()).into_iter();
+        while let (true, Some(place)) = (is_same, places.next()) {
+            self.findings.splits += 1;
+            let outcome = self.ask(request, exchange, answer.clone().split_at(place)).await;
+            is_same = self.same(&format!("cut at {place}"), &outcome.without_made_up_ids(expect), &whole);
+        }
+    }
+
+    fn same(&mut self, how: &str, outcome: &Outcome, whole: &Outcome) -> bool {
+        self.player.heard();
+        if outcome != whole {
+            self.findings.differences.push(format!("{how} it is {outcome:?} instead of {whole:?}"));
+        }
+        outcome == whole
+    }
+}
+
+impl Outcome {
+    /// Where the server gives no ids the provider makes some up, which need not be the same every time.
+    fn without_made_up_ids(&self, expect: &Expect) -> Self {
+        let mut outcome = self.clone();
+        let reply = match &mut outcome.result {
+            Ok(reply) => Some(reply),
+            Err(error) => error.partial.as_deref_mut(),
+        };
+        let calls = reply.map(|reply| &mut *reply.tool_calls).unwrap_or_default();
+        for (call, expected) in std::iter::zip(calls, expect.tool_calls.as_deref().unwrap_or_default()) {
+            if expected.id.is_none() {
+                call.id = "".into();
+            }
+        }
+        outcome
+    }
+}
+
+impl Shown {
+    fn take(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text(piece) => self.text += &piece,
+            Delta::Reasoning(piece) => self.reasoning += &piece,
+            Delta::ToolCall { index, name, arguments } => {
+                let (known, so_far) = self.calls.entry(index).or_default();
+                *known = name.to_string();
+                *so_far += &arguments;
+            }
+        }
+    }
+}
+
+/// Where to cut a stream of so many bytes: everywhere if it is short; else within its beginning and evenly after that.
+fn places(length: usize) -> Vec<usize> {
+    if length <= MOST_SPLITS {
+        return (1..length).collect();
+    }
+    let rest = MOST_SPLITS - BEGINNING;
+    (1..BEGINNING).chain((0..rest).map(|nth| BEGINNING + nth * (length - BEGINNING) / rest)).collect()
+}
+
+const SMALL_CHUNK: usize = 7;
+const MOST_SPLITS: usize = 200;
+const BEGINNING: usize = 64;
