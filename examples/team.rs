@@ -1,19 +1,32 @@
-//! Three peers write a report: `cargo run --example team`
+//! Three peers write a report: `cargo run --example team -- "AI in 2026"`
 //!
-//! Offline and on a script by default. With a real model:
-//! `OPENAI_API_KEY=… [OPENAI_BASE_URL=…] [AGENTOUTO_MODEL=gpt-5.2] cargo run --example team -- "AI in 2026"`
+//! Offline and on a script by default. With a real model when a key is in the environment:
+//!
+//! | `AGENTOUTO_PROVIDER` | key | address, if not the vendor's | default of `AGENTOUTO_MODEL` |
+//! |---|---|---|---|
+//! | `openai` | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.2` |
+//! | `openai_responses` | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.2` |
+//! | `anthropic` | `ANTHROPIC_API_KEY` | `ANTHROPIC_BASE_URL` | `claude-sonnet-4-5` |
+//! | `google` | `GEMINI_API_KEY` or `GOOGLE_API_KEY` | `GOOGLE_GEMINI_BASE_URL` | `gemini-2.5-flash` |
+//!
+//! Without `AGENTOUTO_PROVIDER`, the first of them whose key is set.
 
+use std::env::{var, var_os};
 use std::time::Duration;
 
+use agentouto::providers::anthropic::Anthropic;
+use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
+use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::{Agent, CallTree, EventKind, Message, Reply, Runtime, RuntimeBuilder};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let topic = std::env::args().nth(1).unwrap_or_else(|| "why peers need no manager".to_owned());
-    let model = std::env::var("AGENTOUTO_MODEL").unwrap_or_else(|_| "gpt-5.2".to_owned());
-    let runtime = with_provider(Runtime::builder())?
+    let (builder, model) = with_provider(Runtime::builder())?;
+    let model = var("AGENTOUTO_MODEL").unwrap_or_else(|_| model.to_owned());
+    let runtime = builder
         .agents([
             Agent::new("researcher", "Find three facts on the topic, then have the writer make a report of them.")
                 .model(&*model),
@@ -40,29 +53,35 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn with_provider(builder: RuntimeBuilder) -> Result<RuntimeBuilder, Box<dyn std::error::Error>> {
-    if std::env::var_os("OPENAI_API_KEY").is_some() {
-        return Ok(builder.provider("openai", OpenAi::from_env()?));
-    }
+/// The provider that the environment names, and a model of its.
+fn with_provider(builder: RuntimeBuilder) -> Result<(RuntimeBuilder, &'static str), Box<dyn std::error::Error>> {
+    let keys = [
+        ("OPENAI_API_KEY", "openai"),
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("GEMINI_API_KEY", "google"),
+        ("GOOGLE_API_KEY", "google"),
+    ];
+    let by_key = keys.iter().find(|(key, _)| var_os(key).is_some()).map(|(_, provider)| (*provider).to_owned());
+    let name = var("AGENTOUTO_PROVIDER").ok().or(by_key).unwrap_or_else(|| "script".to_owned());
+    Ok(match &*name {
+        "openai" => (builder.provider(name, OpenAi::from_env()?), "gpt-5.2"),
+        "openai_responses" => (builder.provider(name, OpenAiResponses::from_env()?), "gpt-5.2"),
+        "anthropic" => (builder.provider(name, Anthropic::from_env()?), "claude-sonnet-4-5"),
+        "google" => (builder.provider(name, Google::from_env()?), "gemini-2.5-flash"),
+        "script" => (builder.provider(name, script()), ""),
+        other => return Err(format!("AGENTOUTO_PROVIDER is `{other}`; see the head of examples/team.rs").into()),
+    })
+}
+
+fn script() -> Scripted {
     let slowly = |reply: Reply| ScriptedReply::from(reply).after(Duration::from_millis(300));
     let report = "Peers call whom they need. Nobody waits for a manager, and nobody is one.";
-    let script = Scripted::new()
-        .replies(
-            "researcher",
-            [Reply::call_agent(
-                "writer",
-                "Facts: any peer may call any other; a call is one message; its answer is one.",
-            )]
-            .map(slowly),
-        )
-        .replies("researcher", [slowly(Reply::finish(report).usage(310, 24))])
-        .replies(
-            "writer",
-            [
-                slowly(Reply::call_agent("reviewer", report).usage(150, 40)),
-                slowly(Reply::finish(report).usage(220, 24)),
-            ],
-        )
-        .replies("reviewer", [slowly(Reply::finish("It is good.").usage(90, 6))]);
-    Ok(builder.provider("script", script))
+    let facts = "Facts: any peer may call any other; a call is one message; its answer is one.";
+    let ask = Reply::call_agent("writer", facts);
+    let check = Reply::call_agent("reviewer", report).usage(150, 40);
+    let done = || Reply::finish(report);
+    Scripted::new()
+        .replies("researcher", [ask, done().usage(310, 24)].map(slowly))
+        .replies("writer", [check, done().usage(220, 24)].map(slowly))
+        .replies("reviewer", [slowly(Reply::finish("It is good.").usage(90, 6))])
 }

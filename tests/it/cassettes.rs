@@ -160,5 +160,4 @@ fn stem(path: &Path) -> String {
 }
 
 const VARIABLE: &str = "AGENTOUTO_CASSETTES";
-const KEY: &str = "key";
 const LONGEST_CASE: Duration = Duration::from_secs(60);

@@ -11,9 +11,7 @@ use agentouto::{
 };
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server};
-
-const KEY: &str = "AIza-canary-0123456789";
+use crate::server::{Answer, KEY, Server};
 
 /// What an agent asks after `messages`.
 fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {

@@ -1,5 +1,7 @@
 //! Everything that is tested through the public API, in one binary.
 
+#[cfg(feature = "http")]
+mod anthropic;
 mod cancellation;
 #[cfg(feature = "http")]
 mod cassettes;

@@ -10,9 +10,7 @@ use agentouto::providers::openai::OpenAi;
 use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server};
-
-const KEY: &str = "sk-canary-0123456789";
+use crate::server::{Answer, KEY, Server};
 
 /// What an agent asks after `messages`.
 pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
@@ -21,7 +19,7 @@ pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tool
     serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
 }
 
-fn hello() -> Request {
+pub(crate) fn hello() -> Request {
     request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[])
 }
 

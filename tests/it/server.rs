@@ -9,6 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+/// The one key of all tests. It must show up nowhere.
+pub(crate) const KEY: &str = "sk-canary-0123456789";
+
 /// One answer. Each goes to one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {

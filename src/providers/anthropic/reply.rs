@@ -157,11 +157,19 @@ impl wire::Decoder for Decoder {
     }
 
     fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        if event.name == "error" {
+            return Err(Broken::Failed(Failure::reported(&serde_json::from_str(event.data)?)));
+        }
         // Some gateways end the stream in the manner of Chat Completions.
         if matches!(event.data.trim(), "" | "[DONE]") {
             return Ok(Progress::More);
         }
-        let StreamEvent { kind, index, message, content_block, delta, usage } = serde_json::from_str(event.data)?;
+        let StreamEvent { kind, index, message, content_block, delta, usage } = match serde_json::from_str(event.data) {
+            Ok(event) => event,
+            Err(error) if KINDS.contains(&event.name) => return Err(error.into()),
+            // What is new may have fields of its own under the same names.
+            Err(_) => return Ok(Progress::More),
+        };
         match kind.as_deref().unwrap_or(event.name) {
             "message_start" => {
                 draft.begin();
@@ -282,6 +290,18 @@ impl Decoder {
         });
     }
 }
+
+/// The events that matter.
+const KINDS: [&str; 8] = [
+    "",
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "error",
+];
 
 /// Why the model stopped. One that declined without a word has failed.
 fn ended(word: Option<Str<'_>>, details: Option<StopDetails<'_>>, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {

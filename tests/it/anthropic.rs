@@ -1,0 +1,329 @@
+//! The Anthropic provider against a server on loopback. Answers are written after the vendor's documentation:
+//! <https://docs.anthropic.com/en/api/messages> and <https://docs.anthropic.com/en/api/messages-streaming>.
+#![cfg(feature = "http")]
+
+use agentouto::ProviderErrorKind::*;
+use agentouto::providers::anthropic::Anthropic;
+use agentouto::{
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reasoning,
+    Reply, Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+};
+use serde_json::{Value, json};
+
+use crate::openai::{hello, request};
+use crate::server::{Answer, KEY, Server};
+
+/// What one answer becomes, and what was shown of it on the way.
+async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
+    let server = Server::start([answer]).await;
+    let anthropic = Anthropic::new(KEY).base_url(&server.base_url).retries(0);
+    let mut shown = Vec::new();
+    let mut observer = |delta| shown.push(delta);
+    let result = anthropic.reply(&hello(), &mut Growth::shown_to(&mut observer)).await;
+    (result, shown)
+}
+
+/// The body in which a request is sent.
+async fn body(request: &Request) -> Value {
+    let mut server = Server::start([Answer::json(200, &json!({"content": [{"type": "text", "text": "a"}]}))]).await;
+    let anthropic = Anthropic::new(KEY).base_url(&server.base_url).retries(0);
+    anthropic.reply(request, &mut Growth::unobserved()).await.unwrap();
+    server.heard().await.body
+}
+
+async fn messages(messages: &[ChatMessage]) -> Value {
+    body(&request(Agent::new("a", ""), "", messages, &[])).await["messages"].take()
+}
+
+/// A stream of these events, each with its type as its name.
+fn events(events: &[Value]) -> String {
+    let event = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    events.iter().map(event).collect()
+}
+
+fn start() -> Value {
+    json!({"type": "message_start", "message": {"role": "assistant", "content": [], "stop_reason": null,
+        "usage": {"input_tokens": 10, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 30, "output_tokens": 1}}})
+}
+
+fn block(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn delta(index: u64, kind: &str, key: &str, piece: &str) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": {"type": kind, key: piece}})
+}
+
+fn text(piece: &str) -> Value {
+    delta(0, "text_delta", "text", piece)
+}
+
+fn end(reason: &str) -> [Value; 2] {
+    let usage = json!({"output_tokens": 20, "output_tokens_details": {"thinking_tokens": 5}});
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    [json!({"type": "message_delta", "delta": delta, "usage": usage}), json!({"type": "message_stop"})]
+}
+
+fn said(piece: &str) -> Vec<Value> {
+    vec![start(), block(0, json!({"type": "text", "text": ""})), text(piece)]
+}
+
+fn call(id: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.into(), name: "search".into(), arguments: arguments.into() }
+}
+
+fn assistant(reply: Reply) -> ChatMessage {
+    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
+    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
+}
+
+fn result(id: &str, content: impl Into<Content>, is_error: bool) -> ChatMessage {
+    let output = ToolOutput { content: content.into(), is_error };
+    ChatMessage::Tool { id: id.into(), name: "search".into(), output }
+}
+
+#[tokio::test]
+async fn the_key_goes_into_its_header_and_the_path_behind_the_base() {
+    let mut server = Server::start([Answer::json(200, &json!({"content": [{"type": "text", "text": "a"}]}))]).await;
+    let anthropic = Anthropic::new(format!(" {KEY}\n")).base_url(&server.base_url).header("anthropic-beta", "x-1");
+    assert_eq!(anthropic.reply(&hello(), &mut Growth::unobserved()).await, Ok(Reply::text("a")));
+    let head = server.heard().await.head;
+    assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
+    for header in [&*format!("x-api-key: {KEY}"), "anthropic-version: 2023-06-01", "anthropic-beta: x-1"] {
+        assert!(head.lines().any(|line| line == header), "{header}: {head}");
+    }
+    assert!(!format!("{anthropic:?}").contains(KEY));
+}
+
+#[tokio::test]
+async fn every_kind_of_message_has_its_wire_form() {
+    let search = ToolSpec {
+        name: "search".into(),
+        description: "Search.".into(),
+        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}}}),
+    };
+    let heard = [
+        ChatMessage::user("find it"),
+        ChatMessage::Assistant {
+            text: Some("let me see".into()),
+            reasoning: Some("hm".into()),
+            tool_calls: vec![call("1", r#"{"q":"x"}"#), call("2", "not json")],
+            opaque: Some(std::sync::Arc::new(json!({"responses": ["of another provider"]}))),
+        },
+        result("1", "found", false),
+        result("2", "Error: no", true),
+        ChatMessage::assistant(""),
+        ChatMessage::user("thanks"),
+    ];
+    let sent = body(&request(Agent::new("a", "").model("m"), "Be brief.", &heard, &[search])).await;
+    let expected = json!({
+        "model": "m", "max_tokens": 4096, "system": "Be brief.",
+        "tools": [{"name": "search", "description": "Search.",
+                   "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}}],
+        "messages": [
+            {"role": "user", "content": "find it"},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "let me see"},
+                {"type": "tool_use", "id": "1", "name": "search", "input": {"q": "x"}},
+                {"type": "tool_use", "id": "2", "name": "search", "input": {}},
+            ]},
+            // The results of one turn are one message, and one without content is refused.
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": "found"},
+                {"type": "tool_result", "tool_use_id": "2", "content": "Error: no", "is_error": true},
+            ]},
+            {"role": "user", "content": "thanks"},
+        ],
+    });
+    assert_eq!(sent, expected);
+}
+
+#[tokio::test]
+async fn attachments_are_blocks_and_a_sound_is_refused_with_its_reason() {
+    use AttachmentKind::*;
+    let content = Content::from("look")
+        .attach(Attachment::inline(Image, "image/png", b"\x89PNG"))
+        .attach(Attachment::url(Image, "https://a.b/c.png"))
+        .attach(Attachment::inline(Document, "application/pdf", b"%PDF").named("a.pdf"))
+        .attach(Attachment::inline(Document, "text/plain", "é".as_bytes()))
+        .attach(Attachment::url(Document, "https://a.b/c.pdf"))
+        .attach(Attachment::url(Audio, "https://a.b/c.wav"));
+    let blocks = json!([
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
+        {"type": "image", "source": {"type": "url", "url": "https://a.b/c.png"}},
+        {"type": "document", "title": "a.pdf",
+         "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "é"}},
+        {"type": "document", "source": {"type": "url", "url": "https://a.b/c.pdf"}},
+        {"type": "text", "text": "Attached sound: https://a.b/c.wav"},
+        {"type": "text", "text": "look"},
+    ]);
+    let made = assistant(Reply { tool_calls: vec![call("1", "{}")], ..Reply::default() });
+    let sent = messages(&[ChatMessage::User(content.clone()), made, result("1", content, false)]).await;
+    assert_eq!(sent[0], json!({"role": "user", "content": blocks}));
+    assert_eq!(sent[2]["content"], json!([{"type": "tool_result", "tool_use_id": "1", "content": blocks}]));
+
+    let sound = Content::from("").attach(Attachment::inline(Audio, "audio/wav", b"RIFF"));
+    let asked = request(Agent::new("a", ""), "", &[ChatMessage::User(sound)], &[]);
+    let failed = Anthropic::keyless("http://127.0.0.1:1").reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
+    assert_eq!(failed.kind, InvalidRequest);
+    assert!(failed.message.contains("takes no sounds"), "{failed}");
+}
+
+#[tokio::test]
+async fn reasoning_has_a_budget_within_the_limit_of_tokens_and_no_temperature() {
+    let settings = async |agent: Agent| {
+        let mut sent = body(&request(agent, "", &[ChatMessage::user("x")], &[])).await;
+        sent.as_object_mut().unwrap().remove("messages");
+        sent
+    };
+    let agent = || Agent::new("a", "").temperature(0.5);
+    let enabled = |budget: u32| json!({"type": "enabled", "budget_tokens": budget});
+    assert_eq!(settings(agent()).await, json!({"max_tokens": 4096, "temperature": 0.5}));
+    assert_eq!(settings(agent().reasoning(Effort::Medium)).await, json!({"max_tokens": 8192, "thinking": enabled(4096)}));
+    let budget = agent().reasoning(Reasoning::budget(2000)).max_output_tokens(9000);
+    assert_eq!(settings(budget).await, json!({"max_tokens": 9000, "thinking": enabled(2000)}));
+    let tight = agent().reasoning(Effort::High).max_output_tokens(3000);
+    assert_eq!(settings(tight).await, json!({"max_tokens": 3000, "thinking": enabled(2999)}));
+    let none = json!({"max_tokens": 4096, "temperature": 0.5, "thinking": {"type": "disabled"}});
+    assert_eq!(settings(agent().reasoning(Effort::None)).await, none);
+    let adaptive = agent().extra("thinking", json!({"type": "adaptive"})).extra("temperature", Value::Null);
+    assert_eq!(settings(adaptive).await, json!({"max_tokens": 4096, "thinking": {"type": "adaptive"}}));
+}
+
+#[tokio::test]
+async fn a_stream_becomes_a_reply_and_goes_back_as_it_came() {
+    let stream = [
+        vec![
+            start(),
+            block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+            json!({"type": "ping"}),
+            delta(0, "thinking_delta", "thinking", "Let me "),
+            delta(0, "thinking_delta", "thinking", "think."),
+            delta(0, "signature_delta", "signature", "sig=="),
+            json!({"type": "content_block_stop", "index": 0}),
+            block(1, json!({"type": "redacted_thinking", "data": "secret=="})),
+            block(2, json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}})),
+            delta(2, "input_json_delta", "partial_json", "{\"query\":"),
+            delta(2, "input_json_delta", "partial_json", "\"peers\"}"),
+            block(3, json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []})),
+            block(4, json!({"type": "text", "text": ""})),
+            delta(4, "text_delta", "text", "한글 "),
+            delta(4, "text_delta", "text", "🦀"),
+            block(5, json!({"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}})),
+            delta(5, "input_json_delta", "partial_json", ""),
+            delta(5, "input_json_delta", "partial_json", "{\"q\": \"x"),
+            delta(5, "input_json_delta", "partial_json", "\"}"),
+            block(6, json!({"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}})),
+            json!({"type": "content_block_stop", "index": 6}),
+            json!({"type": "invented_later", "delta": 1}),
+        ],
+        end("tool_use").to_vec(),
+    ]
+    .concat();
+    for answer in [Answer::events(events(&stream)), Answer::events(events(&stream)).in_bytes()] {
+        let (reply, shown) = ask(answer).await;
+        let reply = reply.unwrap();
+        assert_eq!((reply.text.as_deref(), reply.reasoning.as_deref()), (Some("한글 🦀"), Some("Let me think.")));
+        let calls: Vec<_> = reply.tool_calls.iter().map(|call| (&*call.id, &*call.arguments)).collect();
+        assert_eq!(calls, [("toolu_1", r#"{"q": "x"}"#), ("toolu_1", "{}")]);
+        assert_eq!(reply.stop_reason, StopReason::ToolCalls);
+        let usage = Usage { input_tokens: 42, output_tokens: 20, cached_tokens: 30, reasoning_tokens: 5 };
+        assert_eq!(reply.usage, Some(usage));
+        let piece = |index, piece: &str| Delta::ToolCall { index, name: "search".into(), arguments: piece.into() };
+        let pieces = [piece(0, ""), piece(0, r#"{"q": "x"#), piece(0, r#""}"#), piece(1, ""), piece(1, "{}")];
+        assert_eq!(shown[4..], pieces);
+
+        // The context has given the second call an id of its own.
+        let mut reply = reply;
+        reply.tool_calls[1].id = "toolu_1_1".into();
+        let sent = messages(&[assistant(reply)]).await;
+        let blocks = json!([
+            {"type": "thinking", "thinking": "Let me think.", "signature": "sig=="},
+            {"type": "redacted_thinking", "data": "secret=="},
+            {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "peers"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
+            {"type": "text", "text": "한글 🦀"},
+            {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {"q": "x"}},
+            {"type": "tool_use", "id": "toolu_1_1", "name": "search", "input": {}},
+        ]);
+        assert_eq!(sent, json!([{"role": "assistant", "content": blocks}]));
+    }
+}
+
+#[tokio::test]
+async fn a_whole_message_becomes_the_same() {
+    let message = json!({
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sig=="},
+            {"type": "text", "text": "a"},
+            {"type": "text", "text": "b"},
+            {"type": "tool_use", "id": "1", "name": "search", "input": {"q": [1, 2]}},
+        ],
+        "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 2},
+    });
+    let reply = ask(Answer::json(200, &message)).await.0.unwrap();
+    assert_eq!((reply.text.as_deref(), &*reply.tool_calls[0].arguments), (Some("ab"), r#"{"q":[1,2]}"#));
+    assert_eq!(messages(&[assistant(reply)]).await[0]["content"], message["content"]);
+    // What is plain needs nothing kept.
+    let plain = ask(Answer::events(events(&[said("a"), end("end_turn").to_vec()].concat()))).await.0.unwrap();
+    assert_eq!((plain.text.as_deref(), plain.opaque), (Some("a"), None));
+}
+
+#[tokio::test]
+async fn fault_5_a_stream_without_its_last_event_is_cut() {
+    let finished = [said("whole"), vec![end("end_turn")[0].clone()]].concat();
+    for events in [events(&said("whole")), events(&finished)] {
+        let error = ask(Answer::events(events)).await.0.unwrap_err();
+        assert_eq!((error.kind, error.partial.unwrap().text.as_deref()), (Truncated, Some("whole")));
+    }
+    let with_sentinel = events(&[said("whole"), end("max_tokens").to_vec()].concat()) + "data: [DONE]\n\n";
+    assert_eq!(ask(Answer::events(with_sentinel)).await.0.unwrap().stop_reason, StopReason::Length);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_8_and_9_an_overload_within_a_stream_is_tried_again_unless_something_came() {
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"},
+        "request_id": "req_1"});
+    let early = Answer::events(events(&[start(), overloaded.clone()]));
+    let fine = Answer::events(events(&[said("fine"), end("end_turn").to_vec()].concat()));
+    let server = Server::start([early, fine]).await;
+    let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
+    let reply = anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap();
+    assert_eq!(reply.text.as_deref(), Some("fine"));
+    // The first try has cost something too.
+    assert_eq!(reply.usage.map(|usage| usage.input_tokens), Some(84));
+
+    let late = Answer::events(events(&[said("half"), vec![overloaded]].concat()));
+    let mut server = Server::start([late, Answer::events("")]).await;
+    let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
+    let error = anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
+    assert_eq!((error.kind, error.request_id.as_deref()), (Overloaded, Some("req_1")));
+    assert_eq!(&*error.message, "Overloaded (request req_1)");
+    assert_eq!(error.partial.unwrap().text.as_deref(), Some("half"));
+    server.heard().await;
+    assert!(server.heard_nothing());
+}
+
+#[tokio::test]
+async fn a_model_that_declines_is_told_from_one_that_answers() {
+    let details = json!({"type": "refusal", "explanation": "It is against the policy."});
+    let delta = json!({"stop_reason": "refusal", "stop_details": details});
+    let refused = [json!({"type": "message_delta", "delta": delta}), json!({"type": "message_stop"})];
+    let error = ask(Answer::events(events(&[vec![start()], refused.to_vec()].concat()))).await.0.unwrap_err();
+    assert_eq!((error.kind, &*error.message), (ContentFilter, "It is against the policy."));
+    let error = ask(Answer::events(events(&[vec![start()], end("refusal").to_vec()].concat()))).await.0.unwrap_err();
+    assert_eq!(error.kind, ContentFilter);
+    let reply = ask(Answer::events(events(&[said("No."), refused.to_vec()].concat()))).await.0.unwrap();
+    assert_eq!((reply.text.as_deref(), reply.stop_reason), (Some("No."), StopReason::ContentFilter));
+}
+
+#[tokio::test]
+async fn fault_14_errors_keep_the_vendors_words_status_and_request_id() {
+    let told = json!({"type": "error", "error": {"type": "not_found_error", "message": "model: claude-none"}});
+    let error = ask(Answer::json(404, &told).header("request-id", "req_2")).await.0.unwrap_err();
+    assert_eq!((error.kind, error.status), (InvalidRequest, Some(404)));
+    assert_eq!(&*error.message, "HTTP 404: model: claude-none (request req_2)");
+    let long = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}});
+    assert_eq!(ask(Answer::json(400, &long)).await.0.unwrap_err().kind, ContextTooLong);
+}
