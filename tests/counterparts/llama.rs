@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use agentouto::{
     Agent, BoxFuture, CallError, EventKind, Growth, Provider, ProviderError, ProviderErrorKind, Reply, Request,
-    RunError, Runtime, tool,
+    RunError, Runtime, ToolSpec, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ async fn two_agents_of_junk_end_every_run_with_an_answer_or_one_typed_error() {
     let llama = Llama::start("team", 256, &[]).await;
     for wire in wires() {
         let mut seen = Seen::default();
-        for _ in 0..12 {
+        for _ in 0..8 {
             let team = team(wire, &llama);
             let result = timeout(GUARD, run(&team, &mut seen)).await;
             seen.end(result.unwrap_or_else(|_| panic!("{wire:?}: a run did not end")));
@@ -182,22 +182,32 @@ async fn run(team: &Runtime, seen: &mut Seen) -> Result<(), RunError> {
     call.await.map(drop)
 }
 
-/// Two agents, forced to use tools: `a` can call `b` or finish, `b` can use `echo` or finish.
+/// Two agents, forced to use tools.
 fn team(wire: Wire, llama: &Llama) -> Runtime {
-    let word = json!({"type": "string", "maxLength": 8});
-    let call_agent = ("call_agent", json!({"agent_name": {"enum": ["b"]}, "message": word}));
-    let finish = ("finish", json!({ "message": word }));
-    let echo = ("echo", json!({ "text": word }));
-    let tools = |tools: &[(&str, Value)]| tools.iter().map(|(name, it)| spec(wire, name, it)).collect::<Vec<_>>();
     Runtime::builder()
-        .provider("llama", Shared(provider(wire, &llama.address)))
-        .agents([
-            forced(agent("a", wire), wire).extra("tools", tools(&[call_agent, finish.clone()])),
-            forced(agent("b", wire), wire).extra("tools", tools(&[echo, finish])),
-        ])
+        .provider("llama", Narrowed(provider(wire, &llama.address)))
+        .agents(["a", "b"].map(|name| forced(agent(name, wire), wire)))
         .tool(tool::function("echo", "Says the same.", |echo: Echo| async move { echo.text }))
         .build()
         .unwrap()
+}
+
+/// What the agents are offered: `a` can call `b` or finish, `b` can use `echo` or finish, in a few letters. The tools as
+/// they are allow any text, with which a model of junk would hardly ever be done.
+fn narrowed(agent: &str) -> Arc<[ToolSpec]> {
+    let word = json!({"type": "string", "maxLength": 8});
+    let call_agent = json!({"agent_name": {"type": "string", "enum": ["b"]}, "message": word});
+    let finish = ("finish", json!({ "message": word }));
+    let tools = match agent {
+        "a" => [("call_agent", call_agent), finish],
+        _ => [("echo", json!({ "text": word })), finish],
+    };
+    let spec = |(name, properties): (&str, Value)| {
+        let required: Vec<_> = properties.as_object().unwrap().keys().collect();
+        let parameters = json!({"type": "object", "properties": properties, "required": required});
+        ToolSpec { name: name.into(), description: "A tool.".into(), parameters }
+    };
+    tools.map(spec).into()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -219,17 +229,6 @@ fn forced(agent: Agent, wire: Wire) -> Agent {
     }
 }
 
-/// A tool as the format describes it. Ours allow any text, with which a model of junk would never be done.
-fn spec(wire: Wire, name: &str, properties: &Value) -> Value {
-    let required: Vec<_> = properties.as_object().unwrap().keys().collect();
-    let parameters = json!({"type": "object", "properties": properties, "required": required});
-    match wire {
-        Wire::Messages => json!({"name": name, "input_schema": parameters}),
-        Wire::Responses => json!({"type": "function", "name": name, "parameters": parameters, "strict": false}),
-        _ => json!({"type": "function", "function": {"name": name, "parameters": parameters}}),
-    }
-}
-
 /// A provider that is shared.
 struct Shared(Arc<dyn Provider>);
 
@@ -243,4 +242,20 @@ impl Provider for Shared {
     }
 }
 
-const MOST_EVENTS: usize = 5_000;
+/// A provider whose model is offered the [`narrowed`] tools.
+struct Narrowed(Arc<dyn Provider>);
+
+impl Provider for Narrowed {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async {
+            let request = Request { tools: narrowed(&request.agent.name), ..request.clone() };
+            self.0.reply(&request, growth).await
+        })
+    }
+}
+
+const MOST_EVENTS: usize = 2_000;
