@@ -54,19 +54,24 @@ async fn conforms(wire: Wire) {
     let mut bodies = Vec::new();
     for feature in features(wire).await {
         for is_streamed in [false, true] {
-            bodies.push((format!("{} (streamed: {is_streamed})", feature.name), sent(wire, &feature, is_streamed).await));
+            bodies
+                .push((format!("{} (streamed: {is_streamed})", feature.name), sent(wire, &feature, is_streamed).await));
         }
     }
     let faults = schema.faults(&bodies.iter().map(|(_, body)| body.clone()).collect::<Vec<_>>());
-    let found: Vec<_> =
-        bodies.iter().zip(faults).filter_map(|((name, body), fault)| Some(format!("{name}: {}\n{body}", fault?))).collect();
+    let found: Vec<_> = bodies
+        .iter()
+        .zip(faults)
+        .filter_map(|((name, body), fault)| Some(format!("{name}: {}\n{body}", fault?)))
+        .collect();
     assert!(found.is_empty(), "{wire:?}: {} of {} bodies:\n{}", found.len(), bodies.len(), found.join("\n\n"));
 
     // A description that takes anything would prove nothing.
-    let mut unknown = bodies[0].1.clone();
+    let (mut unknown, mut mistyped) = (bodies[0].1.clone(), bodies[0].1.clone());
     unknown["no_such_field"] = json!(1);
-    let nothing = json!({ "messages": 1, "input": 1, "contents": 1 });
-    assert!(schema.faults(&[unknown, nothing]).iter().all(Option::is_some), "{wire:?}: the description is asleep");
+    let list = ["messages", "input", "contents"].into_iter().find(|list| mistyped.get(list).is_some()).unwrap();
+    mistyped[list][0]["role"] = json!(1);
+    assert!(schema.faults(&[unknown, mistyped]).iter().all(Option::is_some), "{wire:?}: the description is asleep");
 }
 
 /// The body that is sent for a feature.

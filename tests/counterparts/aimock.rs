@@ -42,7 +42,9 @@ async fn parallel_tool_calls_arrive_whole_and_in_order() {
             let rome = ("get_weather", json!({"city": "Rome", "days": 1}));
             assert_eq!(calls.collect::<Vec<_>>(), [paris, rome], "{aimock:?} {manner:?}");
             assert_eq!(reply.text.as_deref(), Some("Let me look."), "{aimock:?} {manner:?}");
-            assert_eq!(reply.stop_reason, StopReason::ToolCalls, "{aimock:?} {manner:?}");
+            // Gemini itself says `STOP`; aimock has a word of its own.
+            let is_faithful = aimock.wire != Wire::Gemini;
+            assert_eq!(reply.stop_reason == StopReason::ToolCalls, is_faithful, "{aimock:?} {manner:?}");
         }
     })
     .await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agentouto::Provider;
 use agentouto::providers::anthropic::Anthropic;
+use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +18,8 @@ pub(crate) enum Wire {
 
 impl Wire {
     /// Those that have a provider.
-    // TODO: `Responses` and `Gemini`, when they have one.
-    pub(crate) const ALL: &[Self] = &[Self::Chat, Self::Messages];
+    // TODO: `Responses`, when it has one.
+    pub(crate) const ALL: &[Self] = &[Self::Chat, Self::Messages, Self::Gemini];
 }
 
 /// What speaks `wire` to the server at `address`, which is `http://host:port`.
@@ -26,8 +27,8 @@ pub(crate) fn provider(wire: Wire, address: &str) -> Arc<dyn Provider> {
     match wire {
         Wire::Chat => Arc::new(OpenAi::keyless(&format!("{address}/v1"))),
         Wire::Messages => Arc::new(Anthropic::keyless(address)),
+        Wire::Gemini => Arc::new(Google::keyless(&format!("{address}/v1beta"))),
         // TODO: OpenAiResponses::keyless(&format!("{address}/v1"))
-        // TODO: Google::keyless(&format!("{address}/v1beta"))
-        Wire::Responses | Wire::Gemini => unreachable!("{wire:?} has no provider yet"),
+        Wire::Responses => unreachable!("{wire:?} has no provider yet"),
     }
 }

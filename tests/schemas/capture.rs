@@ -49,7 +49,8 @@ async fn read(socket: &mut TcpStream) -> Value {
         assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0, "the request was cut");
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+        let length: usize =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
         let body = &bytes[end + 4..];
         if body.len() == length {
             return serde_json::from_slice(body).unwrap();

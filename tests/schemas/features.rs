@@ -99,7 +99,10 @@ fn conversations() -> Vec<(&'static str, Vec<ChatMessage>)> {
         ("arguments that are cut", vec![hello(), called(&[("1", r#"{"q":"#)]), one("Error: cut", true)]),
         ("arguments that are a list", vec![hello(), called(&[("1", "[1]")]), one("Error: no object", true)]),
         ("no arguments", vec![hello(), called(&[("1", "")]), one("3 results", false)]),
-        ("turns", vec![hello(), both(), one("1", false), two(), called(&[("3", "{}")]), output("3", "x".into(), false)]),
+        (
+            "turns",
+            vec![hello(), both(), one("1", false), two(), called(&[("3", "{}")]), output("3", "x".into(), false)],
+        ),
     ]
 }
 

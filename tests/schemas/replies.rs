@@ -81,10 +81,12 @@ fn answer(wire: Wire) -> Value {
             "usage": {"input_tokens": 9, "output_tokens": 9},
         }),
         // <https://ai.google.dev/gemini-api/docs/thought-signatures>
-        Wire::Gemini => json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
-            {"text": "I should search.", "thought": true},
-            {"text": "Let me look."},
-            {"functionCall": {"name": "search", "args": {"q": 1}}, "thoughtSignature": "c2lnbmF0dXJl"},
-        ]}}]}),
+        Wire::Gemini => {
+            json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+                {"text": "I should search.", "thought": true},
+                {"text": "Let me look."},
+                {"functionCall": {"name": "search", "args": {"q": 1}}, "thoughtSignature": "c2lnbmF0dXJl"},
+            ]}}]})
+        }
     }
 }
