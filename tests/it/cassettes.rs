@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use self::case::{Case, Wire};
 use self::replay::Findings;
+use crate::server::KEY;
 
 /// A provider that speaks the wire at `base_url` and asks once; `None` where there is none yet.
 fn provider(wire: Wire, base_url: &str) -> Option<Arc<dyn Provider>> {
