@@ -134,11 +134,20 @@ impl Response {
     }
 
     /// Its body as it was on the wire, as far as that was kept.
+    ///
+    /// Some fixtures hold the streams of several responses, one behind the other, which no server sends; of these the
+    /// parser tells the last, and so it is the last that is played.
     pub(super) fn text(&self) -> String {
         match (&self.sse_text, &self.raw_text, &self.body) {
-            (Some(text), ..) | (None, Some(text), _) | (None, None, Value::String(text)) => text.clone(),
+            (Some(events), ..) => events[beginnings(events).last().unwrap_or(0)..].to_owned(),
+            (None, Some(text), _) | (None, None, Value::String(text)) => text.clone(),
             (None, None, body) => body.to_string(),
         }
+    }
+
+    /// How many responses there are in its stream, where its wire has a word for a beginning.
+    pub(super) fn beginnings(&self) -> usize {
+        beginnings(self.sse_text.as_deref().unwrap_or_default()).count()
     }
 
     /// The same, to be played.
@@ -171,6 +180,17 @@ impl Response {
         }
         strings
     }
+}
+
+/// Where in a stream a response begins.
+fn beginnings(events: &str) -> impl Iterator<Item = usize> {
+    let starts = std::iter::once(0).chain(events.match_indices("\n\n").map(|(at, gap)| at + gap.len()));
+    starts.filter(|start| {
+        let event = events[*start..].split("\n\n").next().unwrap_or_default();
+        let data = event.lines().find_map(|line| line.strip_prefix("data:")).unwrap_or_default();
+        let data: Value = serde_json::from_str(data).unwrap_or_default();
+        matches!(data["type"].as_str(), Some("response.created" | "message_start"))
+    })
 }
 
 fn collect(value: &Value, strings: &mut Vec<String>) {

@@ -49,6 +49,10 @@ pub(super) async fn replay(case: &Case, wire: Wire) -> Option<Findings> {
     let mut replies = Vec::new();
     for (nth, (exchange, expect)) in std::iter::zip(&case.exchanges, &case.expect).enumerate() {
         let known = stage.findings.differences.len();
+        let responses = exchange.response.beginnings();
+        if responses > 1 {
+            stage.findings.notes.push(format!("only the last of the {responses} responses in its stream is played"));
+        }
         let (request, recorded) = stage.prepare(exchange, &replies);
         let whole = stage.ask(&request, exchange, exchange.response.answer()).await;
         if let Some(recorded) = recorded {
