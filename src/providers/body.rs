@@ -4,12 +4,14 @@
 //! more behind it.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::http::Expect;
 use super::wire::Wire;
 use crate::error::{ProviderError, ProviderErrorKind};
+use crate::message::AttachmentSource;
 use crate::provider::Request;
 
 /// Writes the body of a request in the format `W`.
@@ -119,6 +121,27 @@ impl List<'_> {
         }
         serde_json::to_writer(self.out.writer(), item)
     }
+}
+
+/// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
+pub(crate) struct Address<'a>(pub(crate) &'a AttachmentSource);
+
+impl Serialize for Address<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            AttachmentSource::Url { url } => serializer.serialize_str(url),
+            AttachmentSource::Inline { media_type, base64 } => {
+                serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
+            }
+        }
+    }
+}
+
+/// The arguments, if they are a JSON object, or else an empty one: some servers read them, and refuse a
+/// conversation for good in which they are something else.
+pub(crate) fn sound(arguments: &str) -> &str {
+    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    if is_object { arguments } else { "{}" }
 }
 
 fn put_field(out: &mut BytesMut, key: &str, value: &impl Serialize) -> serde_json::Result<()> {

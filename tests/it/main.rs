@@ -5,6 +5,8 @@ mod faults;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
+#[cfg(feature = "http")]
+mod openai_responses;
 mod peers;
 mod scenarios;
 mod team;

@@ -5,7 +5,7 @@
 mod cassettes;
 mod faults;
 mod requests;
-mod server;
+pub(crate) mod server;
 
 use agentouto::providers::Streaming;
 use agentouto::providers::openai::OpenAi;

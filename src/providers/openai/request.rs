@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use super::OPAQUE;
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List};
+use crate::providers::body::{Address, Fields, List, sound};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -189,20 +188,6 @@ impl<'a> Part<'a> {
     }
 }
 
-/// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
-struct Address<'a>(&'a AttachmentSource);
-
-impl Serialize for Address<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            AttachmentSource::Url { url } => serializer.serialize_str(url),
-            AttachmentSource::Inline { media_type, base64 } => {
-                serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
-            }
-        }
-    }
-}
-
 /// The API's word for a sound's format: `wav` or `mp3`; for others, what the media type says.
 fn audio_format(media_type: &str) -> &str {
     match media_type.split(';').next().unwrap_or_default().trim().trim_start_matches("audio/") {
@@ -238,11 +223,4 @@ impl<'a> Typed<'a> {
         let function = Function { name: &call.name, arguments: sound(&call.arguments) };
         Self::Call { id: &call.id, function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
     }
-}
-
-/// The arguments, if they are a JSON object, or else an empty one: some servers read them, and refuse a
-/// conversation for good in which they are something else.
-fn sound(arguments: &str) -> &str {
-    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
-    if is_object { arguments } else { "{}" }
 }
