@@ -62,7 +62,9 @@ fn decode(criterion: &mut Criterion) {
     let tokio = Tokio::new().expect("tokio starts");
     let mut group = criterion.benchmark_group("decode");
     group.sample_size(20);
-    for (name, stream) in [("openai", chat()), ("responses", responses()), ("anthropic", messages()), ("google", gemini())] {
+    for (name, stream) in
+        [("openai", chat()), ("responses", responses()), ("anthropic", messages()), ("google", gemini())]
+    {
         group.throughput(Throughput::Bytes(stream.len() as u64));
         let answer = Answer { content_type: "text/event-stream", body: stream, latency: Duration::ZERO };
         let server = tokio.block_on(async { Server::start(&answer) }).expect("it listens");
@@ -171,10 +173,8 @@ fn request(turns: usize) -> Request {
     let tool = json!({"name": "search", "description": "Search.", "parameters": {"type": "object", "properties": {}}});
     let context = json!({"system": "You are \"a\".", "messages": messages, "turns": turns});
     let agent = Agent::new("a", "").model("m");
-    serde_json::from_value(
-        json!({"call_id": CallId::seeded(1)(), "agent": agent, "context": context, "tools": [tool]}),
-    )
-    .expect("it is a request")
+    serde_json::from_value(json!({"call_id": CallId::seeded(1)(), "agent": agent, "context": context, "tools": [tool]}))
+        .expect("it is a request")
 }
 
 /// What every piece says.
@@ -195,8 +195,11 @@ fn repeated(piece: (&'static str, Value)) -> impl Iterator<Item = (&'static str,
 fn chat() -> String {
     let chunk = |delta: Value, finish: Option<&str>| {
         let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
-        ("", json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
-            "service_tier": "default", "system_fingerprint": "fp_1", "choices": [choice], "usage": null}))
+        (
+            "",
+            json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "service_tier": "default", "system_fingerprint": "fp_1", "choices": [choice], "usage": null}),
+        )
     };
     events(repeated(chunk(json!({"content": WORD}), None)).chain([chunk(json!({}), Some("stop"))])) + "data: [DONE]\n\n"
 }

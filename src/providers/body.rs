@@ -4,13 +4,14 @@
 //! more behind it.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::Serialize;
 use serde::de::IgnoredAny;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::http::Expect;
 use super::wire::Wire;
 use crate::error::{ProviderError, ProviderErrorKind};
+use crate::message::AttachmentSource;
 use crate::provider::Request;
 
 /// Writes the body of a request in the format `W`.
@@ -119,6 +120,20 @@ impl List<'_> {
             self.out.put_u8(b',');
         }
         serde_json::to_writer(self.out.writer(), item)
+    }
+}
+
+/// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
+pub(crate) struct Address<'a>(pub(crate) &'a AttachmentSource);
+
+impl Serialize for Address<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            AttachmentSource::Url { url } => serializer.serialize_str(url),
+            AttachmentSource::Inline { media_type, base64 } => {
+                serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
+            }
+        }
     }
 }
 

@@ -33,6 +33,8 @@ mod http;
 #[cfg(feature = "http")]
 pub mod openai;
 #[cfg(feature = "http")]
+pub mod openai_responses;
+#[cfg(feature = "http")]
 mod retry;
 #[cfg(feature = "http")]
 mod retry_after;

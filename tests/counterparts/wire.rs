@@ -6,9 +6,9 @@ use agentouto::Provider;
 use agentouto::providers::anthropic::Anthropic;
 use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
+use agentouto::providers::openai_responses::OpenAiResponses;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "not all are there yet, and not every test needs all")]
 pub(crate) enum Wire {
     Chat,
     Responses,
@@ -17,9 +17,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Those that have a provider.
-    // TODO: `Responses`, when it has one.
-    pub(crate) const ALL: &[Self] = &[Self::Chat, Self::Messages, Self::Gemini];
+    pub(crate) const ALL: &[Self] = &[Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 }
 
 /// What speaks `wire` to the server at `address`, which is `http://host:port`.
@@ -28,7 +26,6 @@ pub(crate) fn provider(wire: Wire, address: &str) -> Arc<dyn Provider> {
         Wire::Chat => Arc::new(OpenAi::keyless(&format!("{address}/v1"))),
         Wire::Messages => Arc::new(Anthropic::keyless(address)),
         Wire::Gemini => Arc::new(Google::keyless(&format!("{address}/v1beta"))),
-        // TODO: OpenAiResponses::keyless(&format!("{address}/v1"))
-        Wire::Responses => unreachable!("{wire:?} has no provider yet"),
+        Wire::Responses => Arc::new(OpenAiResponses::keyless(&format!("{address}/v1"))),
     }
 }

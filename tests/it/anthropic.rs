@@ -180,7 +180,10 @@ async fn reasoning_has_a_budget_within_the_limit_of_tokens_and_no_temperature() 
     let agent = || Agent::new("a", "").temperature(0.5);
     let enabled = |budget: u32| json!({"type": "enabled", "budget_tokens": budget});
     assert_eq!(settings(agent()).await, json!({"max_tokens": 4096, "temperature": 0.5}));
-    assert_eq!(settings(agent().reasoning(Effort::Medium)).await, json!({"max_tokens": 8192, "thinking": enabled(4096)}));
+    assert_eq!(
+        settings(agent().reasoning(Effort::Medium)).await,
+        json!({"max_tokens": 8192, "thinking": enabled(4096)})
+    );
     let budget = agent().reasoning(Reasoning::budget(2000)).max_output_tokens(9000);
     assert_eq!(settings(budget).await, json!({"max_tokens": 9000, "thinking": enabled(2000)}));
     let tight = agent().reasoning(Effort::High).max_output_tokens(3000);
@@ -324,6 +327,7 @@ async fn fault_14_errors_keep_the_vendors_words_status_and_request_id() {
     let error = ask(Answer::json(404, &told).header("request-id", "req_2")).await.0.unwrap_err();
     assert_eq!((error.kind, error.status), (InvalidRequest, Some(404)));
     assert_eq!(&*error.message, "HTTP 404: model: claude-none (request req_2)");
-    let long = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}});
+    let long =
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}});
     assert_eq!(ask(Answer::json(400, &long)).await.0.unwrap_err().kind, ContextTooLong);
 }

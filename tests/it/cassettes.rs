@@ -23,6 +23,7 @@ use agentouto::Provider;
 use agentouto::providers::anthropic::Anthropic;
 use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
+use agentouto::providers::openai_responses::OpenAiResponses;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -36,7 +37,7 @@ fn provider(wire: Wire, base_url: &str) -> Option<Arc<dyn Provider>> {
         Wire::Chat => Some(Arc::new(OpenAi::new(KEY).base_url(base_url).retries(0))),
         Wire::Messages => Some(Arc::new(Anthropic::new(KEY).base_url(base_url).retries(0))),
         Wire::Gemini => Some(Arc::new(Google::new(KEY).base_url(base_url).retries(0))),
-        Wire::Responses => None,
+        Wire::Responses => Some(Arc::new(OpenAiResponses::new(KEY).base_url(base_url).retries(0))),
     }
 }
 

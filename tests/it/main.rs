@@ -12,6 +12,8 @@ mod google;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
+#[cfg(feature = "http")]
+mod openai_responses;
 mod peers;
 mod retry;
 mod scenarios;

@@ -12,7 +12,7 @@ use super::OPAQUE;
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound};
+use crate::providers::body::{Address, Fields, List, sound};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -184,20 +184,6 @@ impl<'a> Part<'a> {
             }
             (Audio, Url { url }) => Self::text(format!("Attached sound: {url}")),
             (Document, Url { url }) => Self::text(format!("Attached document: {url}")),
-        }
-    }
-}
-
-/// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
-struct Address<'a>(&'a AttachmentSource);
-
-impl Serialize for Address<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            AttachmentSource::Url { url } => serializer.serialize_str(url),
-            AttachmentSource::Inline { media_type, base64 } => {
-                serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
-            }
         }
     }
 }

@@ -1,0 +1,476 @@
+//! Responses: one that is whole, or the events of a stream.
+//!
+//! A response is a list of items. In a stream each item is added, grows and is done; the whole response comes last.
+//! Servers leave out some of this. Whatever comes first is told, and nothing is told twice.
+//! Nothing here asks a server or repairs what a model wrote.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::OPAQUE;
+use crate::message::{Attachment, AttachmentKind};
+use crate::provider::{StopReason, Usage};
+use crate::providers::draft::{Call, Draft};
+use crate::providers::failure::Failure;
+use crate::providers::sse::Event;
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+
+/// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
+#[derive(Debug, Default, Deserialize)]
+struct Response {
+    output: Option<Vec<Value>>,
+    status: Option<String>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<TokenCounts>,
+    error: Option<Value>,
+    // Some servers write an error without a wrapper.
+    message: Option<Value>,
+    code: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+/// One [event](https://platform.openai.com/docs/api-reference/responses-streaming) of a stream, of whatever type.
+#[derive(Debug, Deserialize)]
+struct Piece<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Str<'a>>,
+    #[serde(borrow)]
+    item_id: Option<Str<'a>>,
+    output_index: Option<u64>,
+    content_index: Option<u64>,
+    summary_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<Text<'a>>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow)]
+    arguments: Option<Text<'a>>,
+    item: Option<Value>,
+    response: Option<Response>,
+    error: Option<Value>,
+    message: Option<Value>,
+    code: Option<Value>,
+    status: Option<Value>,
+}
+
+/// Text. In events that nobody reads here there may be something else in its place.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Text<'a> {
+    Plain(#[serde(borrow)] Str<'a>),
+    Other(Value),
+}
+
+/// [Usage](https://platform.openai.com/docs/api-reference/responses/object#responses-object-usage).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TokenCounts {
+    input_tokens: Tokens,
+    output_tokens: Tokens,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Tokens,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Tokens,
+}
+
+/// Reads an answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The items of the output, in order.
+    items: Vec<Item>,
+}
+
+/// What has arrived of an item.
+#[derive(Debug)]
+struct Item {
+    id: Option<String>,
+    /// Its place in the output, as the server counts.
+    index: u64,
+    /// Its place among the tool calls, if it is one.
+    call: Option<usize>,
+    /// What was told of each of its parts.
+    told: Vec<(Part, String)>,
+    /// All of it, once it is done.
+    whole: Option<Value>,
+}
+
+/// Names a part of an item by its place among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Text(u64),
+    Refusal(u64),
+    Summary(u64),
+    Thought(u64),
+}
+
+impl wire::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        self.finish(serde_json::from_slice(body)?, draft)
+    }
+
+    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        match event.data.trim() {
+            // The end that some servers borrow from Chat Completions says nothing of the reply.
+            "" | "[DONE]" => Ok(Progress::More),
+            data => self.take(serde_json::from_str(data)?, event.name, draft),
+        }
+    }
+
+    fn opaque(self) -> Option<Value> {
+        let items: Vec<_> = self.items.into_iter().map(|item| item.whole).collect::<Option<_>>()?;
+        let keep = !items.iter().all(is_plain);
+        keep.then(|| json!({ OPAQUE: items.into_iter().map(as_input).collect::<Vec<_>>() }))
+    }
+}
+
+impl Decoder {
+    /// Takes in one event. Its type is in the data, or else the event's `name`.
+    fn take(&mut self, mut piece: Piece<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+        let kind = piece.kind.take();
+        let kind = kind.as_deref().unwrap_or(name);
+        if kind == "error" || piece.error.is_some() {
+            return Err(Broken::Failed(piece.failure()));
+        }
+        let content = piece.content_index.unwrap_or(0);
+        let summary = piece.summary_index.unwrap_or(0);
+        match kind {
+            "response.output_item.added" => self.add(piece, draft),
+            "response.output_item.done" => self.done(piece, draft),
+            "response.output_text.delta" => self.grow(Part::Text(content), &piece, draft),
+            "response.refusal.delta" => self.grow(Part::Refusal(content), &piece, draft),
+            "response.reasoning_summary_text.delta" => self.grow(Part::Summary(summary), &piece, draft),
+            "response.reasoning_text.delta" => self.grow(Part::Thought(content), &piece, draft),
+            "response.function_call_arguments.delta" => self.argue(&piece, draft),
+            "response.output_text.done" => self.complete(Part::Text(content), &piece, draft),
+            "response.refusal.done" => self.complete(Part::Refusal(content), &piece, draft),
+            "response.reasoning_summary_text.done" => self.complete(Part::Summary(summary), &piece, draft),
+            "response.reasoning_text.done" => self.complete(Part::Thought(content), &piece, draft),
+            "response.function_call_arguments.done" => self.argue_all(&piece, draft),
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                let mut response = piece.response.unwrap_or_default();
+                response.status.get_or_insert_with(|| kind.trim_start_matches("response.").to_owned());
+                self.finish(response, draft)?;
+                draft.complete();
+                return Ok(Progress::Last);
+            }
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    /// Takes in a whole response: what of it no event has brought.
+    fn finish(&mut self, response: Response, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+        if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
+            draft.used(usage);
+        }
+        if response.output.is_some() {
+            draft.begin();
+        }
+        for (index, item) in (0..).zip(response.output.into_iter().flatten()) {
+            let place = match self.find(id(&item), Some(index)) {
+                Some(place) if self.items[place].whole.is_some() => continue,
+                Some(place) => place,
+                None => self.insert(usize::try_from(index).unwrap_or(usize::MAX), Item::new(id(&item), index)),
+            };
+            self.items[place].take(item, draft);
+        }
+        let status = response.status.as_deref();
+        if matches!(status, Some("failed" | "cancelled")) || response.error.is_some() || response.message.is_some() {
+            let said = match response.error {
+                Some(error) => json!({ "error": error }),
+                None if response.message.is_some() => json!({ "message": response.message, "code": response.code }),
+                None => json!({ "message": format!("the response is {}", status.unwrap_or_default()) }),
+            };
+            return Err(Broken::Failed(Failure::reported(&said)));
+        }
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        if let Some(reason) = status.map(|status| stop_reason(status, reason.as_deref())) {
+            draft.stop(reason);
+        }
+        Ok(())
+    }
+
+    /// An item begins.
+    fn add(&mut self, piece: Piece<'_>, draft: &mut Draft<'_, '_>) {
+        draft.begin();
+        let item = piece.item.unwrap_or_default();
+        let place = self.open(id(&item), piece.output_index);
+        if kind(&item) == "function_call" {
+            // Some servers tell the arguments here already, and then once more.
+            self.items[place].call = Some(draft.call(call(&item, String::new())));
+        }
+    }
+
+    /// An item is done.
+    fn done(&mut self, piece: Piece<'_>, draft: &mut Draft<'_, '_>) {
+        draft.begin();
+        let item = piece.item.unwrap_or_default();
+        let place = self.find(id(&item), piece.output_index).filter(|place| self.items[*place].whole.is_none());
+        let place = place.unwrap_or_else(|| self.open(id(&item), piece.output_index));
+        self.items[place].take(item, draft);
+    }
+
+    /// There is more of a part.
+    fn grow(&mut self, part: Part, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+        self.item(piece).grow(part, text(&piece.delta), draft);
+    }
+
+    /// A part is done.
+    fn complete(&mut self, part: Part, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+        let all = if matches!(part, Part::Refusal(_)) { &piece.refusal } else { &piece.text };
+        self.item(piece).complete(part, text(all), draft);
+    }
+
+    /// There is more of the arguments of a call. Those of an unknown call come again when it is done.
+    fn argue(&self, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+        if let Some(call) = self.call_of(piece) {
+            draft.argue(call, text(&piece.delta));
+        }
+    }
+
+    /// The arguments of a call are done.
+    fn argue_all(&self, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+        if let Some(call) = self.call_of(piece) {
+            match &piece.arguments {
+                Some(Text::Plain(all)) => set_arguments(call, all, draft),
+                Some(Text::Other(object)) => set_arguments(call, &arguments(object), draft),
+                None => {}
+            }
+        }
+    }
+
+    /// The item that an event speaks of.
+    fn item(&mut self, piece: &Piece<'_>) -> &mut Item {
+        let id = piece.item_id.as_deref();
+        let place = self.find(id, piece.output_index).unwrap_or_else(|| self.open(id, piece.output_index));
+        &mut self.items[place]
+    }
+
+    /// The tool call that an event speaks of.
+    fn call_of(&self, piece: &Piece<'_>) -> Option<usize> {
+        self.items[self.find(piece.item_id.as_deref(), piece.output_index)?].call
+    }
+
+    /// The place of an item: by its id, or else by its index, because some servers give every event another id. What has
+    /// neither is about the last one.
+    fn find(&self, id: Option<&str>, index: Option<u64>) -> Option<usize> {
+        let with_id = |id| self.items.iter().rposition(|item| item.id.as_deref() == Some(id));
+        let with_index = |index| self.items.iter().rposition(|item| item.index == index);
+        match (id, index) {
+            (None, None) => self.items.len().checked_sub(1),
+            _ => id.and_then(with_id).or_else(|| index.and_then(with_index)),
+        }
+    }
+
+    /// One more item.
+    fn open(&mut self, id: Option<&str>, index: Option<u64>) -> usize {
+        let place = self.items.len();
+        self.insert(place, Item::new(id, index.unwrap_or(place as u64)))
+    }
+
+    fn insert(&mut self, place: usize, item: Item) -> usize {
+        let place = place.min(self.items.len());
+        self.items.insert(place, item);
+        place
+    }
+}
+
+impl Item {
+    fn new(id: Option<&str>, index: u64) -> Self {
+        Self { id: id.map(str::to_owned), index, call: None, told: Vec::new(), whole: None }
+    }
+
+    /// More of a part.
+    fn grow(&mut self, part: Part, piece: &str, draft: &mut Draft<'_, '_>) {
+        match self.told.iter_mut().find(|(told, _)| *told == part) {
+            Some((_, text)) => text.push_str(piece),
+            None => self.told.push((part, piece.to_owned())),
+        }
+        match part {
+            Part::Text(_) => draft.say(piece),
+            Part::Refusal(_) => draft.refuse(piece),
+            Part::Summary(_) | Part::Thought(_) => draft.think(piece),
+        }
+    }
+
+    /// All of a part: what of it has not been told, unless it was told in other words.
+    fn complete(&mut self, part: Part, text: &str, draft: &mut Draft<'_, '_>) {
+        let told = self.told.iter().find(|(told, _)| *told == part).map_or("", |(_, text)| text);
+        if let Some(rest) = text.strip_prefix(told).filter(|rest| !rest.is_empty()) {
+            self.grow(part, rest, draft);
+        }
+    }
+
+    /// All of the item.
+    fn take(&mut self, item: Value, draft: &mut Draft<'_, '_>) {
+        match kind(&item) {
+            "message" => {
+                for (nth, part) in parts(&item["content"]) {
+                    self.complete(Part::Text(nth), string(&part["text"]), draft);
+                    self.complete(Part::Refusal(nth), string(&part["refusal"]), draft);
+                }
+            }
+            "reasoning" => {
+                parts(&item["summary"])
+                    .for_each(|(nth, part)| self.complete(Part::Summary(nth), string(&part["text"]), draft));
+                parts(&item["content"])
+                    .for_each(|(nth, part)| self.complete(Part::Thought(nth), string(&part["text"]), draft));
+            }
+            "function_call" => self.take_call(&item, draft),
+            "image_generation_call" => {
+                if let Some(base64) = item["result"].as_str() {
+                    let media_type = format!("image/{}", item["output_format"].as_str().unwrap_or("png"));
+                    draft.attach(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
+                }
+            }
+            // What built-in tools did is the server's affair.
+            _ => {}
+        }
+        self.whole = Some(item);
+    }
+
+    fn take_call(&mut self, item: &Value, draft: &mut Draft<'_, '_>) {
+        let all = call(item, arguments(&item["arguments"]));
+        let Some(place) = self.call else {
+            self.call = Some(draft.call(all));
+            return;
+        };
+        set_arguments(place, &all.arguments, draft);
+        if let Some(call) = draft.calls().get_mut(place) {
+            (call.id, call.name) = (all.id, all.name);
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// What an event says went wrong. The reference has its words at the top; they also come wrapped.
+    fn failure(self) -> Failure {
+        let mut failure = match self.error {
+            Some(error) => Failure::reported(&json!({ "error": error })),
+            None => Failure::reported(&json!({ "message": self.message, "code": self.code })),
+        };
+        let status = self.status.and_then(|status| u16::try_from(status.as_u64()?).ok());
+        failure.status = failure.status.or(status);
+        failure
+    }
+}
+
+/// Gives a call all of its arguments, of which some may have come before.
+fn set_arguments(place: usize, all: &str, draft: &mut Draft<'_, '_>) {
+    let Some(call) = draft.calls().get_mut(place) else { return };
+    match all.strip_prefix(call.arguments.as_str()) {
+        Some(rest) => draft.argue(place, rest),
+        None if all.is_empty() => {}
+        None => all.clone_into(&mut call.arguments),
+    }
+}
+
+fn call(item: &Value, arguments: String) -> Call {
+    Call { id: string(&item["call_id"]).to_owned(), name: string(&item["name"]).to_owned(), arguments }
+}
+
+/// The arguments as JSON text; some servers write the object itself.
+fn arguments(written: &Value) -> String {
+    match written {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        object => object.to_string(),
+    }
+}
+
+/// Whether an item says no more than the text and the tool calls of a reply do.
+fn is_plain(item: &Value) -> bool {
+    match kind(item) {
+        "message" => item["phase"].is_null(),
+        "function_call" => item["namespace"].is_null() && item["caller"].is_null(),
+        _ => false,
+    }
+}
+
+/// An item of the output as the server takes it in the input: without what it
+/// [refuses](https://github.com/openai/openai-python/pull/3053) there, and without what is of no use.
+fn as_input(mut item: Value) -> Value {
+    let kind = kind(&item).to_owned();
+    let Value::Object(fields) = &mut item else { return item };
+    match kind.as_str() {
+        "reasoning" => {
+            let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+            fields.retain(|key, value| !(value.is_null() || key == "status" || key == "content" && is_empty(value)));
+        }
+        "message" => {
+            fields.retain(|_, value| !value.is_null());
+            let parts = fields.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten();
+            for part in parts.filter_map(Value::as_object_mut).filter(|part| part.contains_key("text")) {
+                part.insert("logprobs".to_owned(), json!([]));
+                part.entry("annotations").or_insert_with(|| json!([]));
+            }
+        }
+        "function_call" => fields.retain(|_, value| !value.is_null()),
+        "image_generation_call" => fields.retain(|key, _| ["type", "id", "status", "result"].contains(&key.as_str())),
+        _ => {}
+    }
+    item
+}
+
+fn kind(item: &Value) -> &str {
+    string(&item["type"])
+}
+
+/// What events call an item by.
+fn id(item: &Value) -> Option<&str> {
+    item["id"].as_str().or(item["call_id"].as_str())
+}
+
+fn parts(list: &Value) -> impl Iterator<Item = (u64, &Value)> {
+    (0..).zip(list.as_array().into_iter().flatten())
+}
+
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
+    match text {
+        Some(Text::Plain(text)) => text,
+        Some(Text::Other(_)) | None => "",
+    }
+}
+
+fn stop_reason(status: &str, reason: Option<&str>) -> StopReason {
+    match (status, reason) {
+        ("completed", _) => StopReason::Stop,
+        ("incomplete", Some("max_output_tokens")) => StopReason::Length,
+        ("incomplete", Some("content_filter")) => StopReason::ContentFilter,
+        (status, reason) => StopReason::Other(Arc::from(reason.unwrap_or(status))),
+    }
+}
+
+impl From<TokenCounts> for Option<Usage> {
+    fn from(counts: TokenCounts) -> Self {
+        counts.input_tokens.0.or(counts.output_tokens.0)?;
+        Some(Usage {
+            input_tokens: counts.input_tokens.count(),
+            output_tokens: counts.output_tokens.count(),
+            cached_tokens: counts.input_tokens_details.unwrap_or_default().cached_tokens.count(),
+            reasoning_tokens: counts.output_tokens_details.unwrap_or_default().reasoning_tokens.count(),
+        })
+    }
+}
