@@ -14,10 +14,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, unconstrained};
 
+use crate::server::KEY;
+
 const CALLS: usize = 2_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_ends_in_its_own_reply_or_a_typed_error_and_the_budget_holds() {
+    crate::trace::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
@@ -25,7 +28,8 @@ async fn every_call_ends_in_its_own_reply_or_a_typed_error_and_the_budget_holds(
     serving.spawn(serve(listener, Arc::clone(&requests)));
 
     // Nothing but the idle timeout ends a half-open connection.
-    let openai = OpenAi::keyless(&base_url).idle_timeout(Duration::from_secs(1)).total_timeout(Duration::from_secs(2));
+    let openai =
+        OpenAi::new(KEY).base_url(&base_url).idle_timeout(Duration::from_secs(1)).total_timeout(Duration::from_secs(2));
     let runtime = Runtime::builder().provider("openai", openai.max_in_flight(256)).agent(Agent::new("a", "")).build();
     let caller = runtime.unwrap().user("user").caller();
     let calls = (0..CALLS).map(|nth| caller.call_agent("a", format!("call {nth}")));

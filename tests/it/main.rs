@@ -21,3 +21,5 @@ mod scenarios;
 mod server;
 mod team;
 mod tidy;
+#[cfg(feature = "http")]
+mod trace;

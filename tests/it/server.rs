@@ -121,6 +121,7 @@ pub(crate) struct Server {
 impl Server {
     /// Serves these answers, one to each connection.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        crate::trace::start();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (hear, heard) = mpsc::unbounded_channel();
@@ -167,6 +168,7 @@ pub(crate) struct Player {
 
 impl Player {
     pub(crate) async fn start() -> Self {
+        crate::trace::start();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (hear, heard) = mpsc::unbounded_channel();
