@@ -1,23 +1,17 @@
 //! The Responses provider against a server on loopback. What is played here follows the vendor's reference.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::Streaming;
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::{
-    Agent, Attachment, AttachmentKind, CallId, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError,
-    Reply, Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reply,
+    Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 
-use super::server::{Answer, KEY, Server};
-
-fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
-    let context = json!({ "system": system, "messages": messages, "turns": 0 });
-    let call_id = CallId::seeded(1)();
-    serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
-}
+use crate::openai::request;
+use crate::server::{Answer, KEY, Server};
 
 fn agent() -> Agent {
     Agent::new("a", "").model("m")
@@ -312,6 +306,8 @@ async fn what_only_one_kind_of_event_says_is_not_lost() {
     assert_eq!(text(&[done(0, &whole), nothing.clone()]).await, said);
     assert_eq!(text(&[all, nothing.clone()]).await, said);
     assert_eq!(text(&[delta.clone(), nothing.clone()]).await, said);
+    let half = piece("response.output_text.delta", &whole, 0, &json!({"delta": "Fi"}));
+    assert_eq!(text(&[half, done(0, &whole), nothing.clone()]).await, said);
     assert_eq!(text(&[completed(&json!([whole]))]).await, said);
     assert_eq!(text(&[delta.clone(), completed(&json!([reasoning(), whole]))]).await, said);
 
@@ -346,7 +342,7 @@ async fn servers_may_name_events_and_items_in_their_own_way() {
     assert_eq!(reply.tool_calls, [tool_call("call_1", "{\"q\":1}"), tool_call("call_2", "{\"q\":2}")]);
 
     // Types in the data alone, and another id with every event.
-    let mut list = vec![
+    let mut list = [
         added(0, &message("")),
         piece("response.output_text.delta", &message(""), 0, &json!({"delta": "Fine."})),
         done(0, &message("Fine.")),
