@@ -18,7 +18,7 @@ use crate::provider::{Growth, Provider, Reply, Request};
 /// [`OpenAiResponses`](super::openai_responses::OpenAiResponses), [`Anthropic`](super::anthropic::Anthropic) and
 /// [`Google`](super::google::Google).
 ///
-/// All calls share its connections (HTTP/2 where the server offers it), its budget of retries and its throttle: see
+/// All calls share its connections (HTTP/2 where the server offers it, a hundred requests on each), its budget of retries and its throttle: see
 /// [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
 ///
 /// A reply is asked for piece by piece when somebody looks on; both ways end in the same [`Reply`]. When a call is

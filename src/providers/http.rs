@@ -4,10 +4,12 @@
 //! lets a secret into a message.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use reqwest::Version;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
@@ -20,7 +22,9 @@ use crate::error::{ProviderError, ProviderErrorKind};
 
 /// A client for one server. Its connections are shared by all requests.
 pub(crate) struct Http {
-    client: OnceLock<Result<reqwest::Client, ProviderError>>,
+    lanes: Mutex<Vec<Lane>>,
+    /// The server has answered by HTTP/1.1, where every request has a connection for itself.
+    is_plain: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
     secrets: Vec<SecretString>,
     /// How long connecting may take.
@@ -44,7 +48,8 @@ impl Default for Http {
     fn default() -> Self {
         let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Self {
-            client: OnceLock::new(),
+            lanes: Mutex::default(),
+            is_plain: AtomicBool::new(false),
             headers: Ok(json),
             secrets: Vec::new(),
             connect_timeout: CONNECT_TIMEOUT,
@@ -80,13 +85,18 @@ impl Http {
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
     pub(crate) async fn post(&self, url: &str, body: Bytes, expect: Expect) -> Result<Answer<'_>, ProviderError> {
         let deadline = Instant::now() + self.total_timeout;
-        let request = self.client()?.post(url).headers(self.headers.clone()?).body(body);
+        let lane = self.lane(url)?;
+        let request = lane.client.post(url).headers(self.headers.clone()?).body(body);
         let sending = async { request.send().await.map_err(|error| self.broken(error)) };
         let response = match expect {
             Expect::Whole => within(deadline, self.total_timeout, "no answer began", sending).await?,
             Expect::Events => self.before_idle(deadline, "no answer began", sending).await?,
         };
-        let answer = Answer { request_id: request_id(&response), response, http: self, deadline, received: 0 };
+        if response.version() < Version::HTTP_2 {
+            self.is_plain.store(true, Ordering::Relaxed);
+        }
+        let request_id = request_id(&response);
+        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, received: 0 };
         match answer.response.status().is_success() {
             true => Ok(answer),
             false => Err(answer.refusal().await),
@@ -102,21 +112,33 @@ impl Http {
             .fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
     }
 
-    fn client(&self) -> Result<&reqwest::Client, ProviderError> {
-        let build = || {
-            reqwest::Client::builder()
-                .connect_timeout(self.connect_timeout)
-                .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-                .tcp_keepalive(KEEP_ALIVE)
-                .http2_keep_alive_interval(KEEP_ALIVE)
-                .http2_adaptive_window(true)
-                .redirect(same_origin_only())
-                .referer(false)
-                .user_agent(concat!("agentouto/", env!("CARGO_PKG_VERSION")))
-                .build()
-                .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)))
-        };
-        self.client.get_or_init(build).as_ref().map_err(ProviderError::clone)
+    /// A lane with room for one more request.
+    fn lane(&self, url: &str) -> Result<Lane, ProviderError> {
+        // Without TLS there is nobody to offer HTTP/2.
+        let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
+        let most = if is_multiplexed { STREAMS } else { usize::MAX };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        // A lane counts its clones: itself, and one for each request.
+        if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
+            return Ok(lane.clone());
+        }
+        let lane = Lane { client: self.client()?, requests: Arc::default() };
+        lanes.push(lane.clone());
+        Ok(lane)
+    }
+
+    fn client(&self) -> Result<reqwest::Client, ProviderError> {
+        reqwest::Client::builder()
+            .connect_timeout(self.connect_timeout)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .tcp_keepalive(KEEP_ALIVE)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_adaptive_window(true)
+            .redirect(same_origin_only())
+            .referer(false)
+            .user_agent(concat!("agentouto/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)))
     }
 
     async fn before_idle<T>(
@@ -146,9 +168,18 @@ impl Http {
     }
 }
 
+/// A client with connections of its own. One is enough for HTTP/1.1; but of HTTP/2 a client has one connection to a
+/// server, on which servers allow about a hundred requests at once, and the others would wait for those.
+#[derive(Clone)]
+struct Lane {
+    client: reqwest::Client,
+    requests: Arc<()>,
+}
+
 /// An answer that has begun. Dropping it drops the connection.
 pub(crate) struct Answer<'h> {
     http: &'h Http,
+    _lane: Lane,
     response: reqwest::Response,
     request_id: Option<String>,
     deadline: Instant,
@@ -360,6 +391,9 @@ const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Shorter than the time after which servers close an idle connection, so that no request meets a closed one.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How many requests share a connection of HTTP/2: the
+/// [standard](https://www.rfc-editor.org/rfc/rfc9113#SETTINGS_MAX_CONCURRENT_STREAMS) has servers allow no fewer.
+const STREAMS: usize = 100;
 /// How long the end of a stream is waited for behind its last event.
 const LONGEST_END: Duration = Duration::from_millis(50);
 /// The most bytes of an answer, decompressed.

@@ -6,9 +6,12 @@ mod cancellation;
 #[cfg(feature = "http")]
 mod cassettes;
 mod chaos;
+mod encoding;
 mod faults;
 #[cfg(feature = "http")]
 mod google;
+#[cfg(feature = "http")]
+mod multiplexing;
 mod observers;
 #[cfg(feature = "http")]
 mod openai;
