@@ -1,11 +1,13 @@
 //! What the way to a model costs: `cargo bench --bench providers`
 //!
 //! - `sse`: bytes to events.
-//! - `decode`: a long stream of each vendor's over loopback, beside bare `reqwest` that only reads the same bytes.
+//! - `decode`: a long stream of each vendor's over loopback, beside bare `reqwest` that only reads the same bytes; and how
+//!   often memory is allocated for each event, as printed lines.
 //! - `encode`: the body of turn 1, of turn 1,000 written at once, and of turn 1,000 after turn 999. Nothing is sent: the
 //!   address is none.
 //! - `calls`: calls at once over loopback HTTP, beside bare `reqwest` doing the same posts.
 
+use std::alloc::System;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use agentouto::{Agent, CallId, ChatMessage, Growth, Provider, Request, Runtime, 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::runtime::Runtime as Tokio;
 use workloads::http;
 use workloads::loopback::{Answer, Server};
@@ -31,6 +34,9 @@ mod sse;
 mod error {
     pub(crate) use agentouto::{ProviderError, ProviderErrorKind};
 }
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// How many pieces of text a stream has.
 const PIECES: usize = 10_000;
@@ -70,11 +76,17 @@ fn decode(criterion: &mut Criterion) {
         let server = tokio.block_on(async { Server::start(&answer) }).expect("it listens");
         let provider = provider(name, &server.address);
         let request = request(0);
+        let ask = async || {
+            let reply = provider.reply(&request, &mut Growth::unobserved()).await.expect("a reply");
+            assert_eq!(reply.text.map(|text| text.len()), Some(PIECES * WORD.len()));
+        };
+        tokio.block_on(ask());
+        let region = Region::new(ALLOCATOR);
+        tokio.block_on(ask());
+        let allocations = region.change().allocations as f64 / PIECES as f64;
+        println!("decode/{name}: {allocations:.2} allocations for each event, reading and the server included");
         group.bench_function(BenchmarkId::new("agentouto", name), |bencher| {
-            bencher.to_async(&tokio).iter(|| async {
-                let reply = provider.reply(&request, &mut Growth::unobserved()).await.expect("a reply");
-                assert_eq!(reply.text.map(|text| text.len()), Some(PIECES * WORD.len()));
-            });
+            bencher.to_async(&tokio).iter(ask);
         });
         let client = reqwest::Client::new();
         group.bench_function(BenchmarkId::new("reqwest", name), |bencher| {

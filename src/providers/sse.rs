@@ -165,7 +165,12 @@ impl Decoder {
                     Data::Joined(text) => Data::Joined(text + "\n" + self.text(&value)),
                 }
             }
-            b"event" => self.name = self.text(&value).to_owned(),
+            b"event" => {
+                let mut name = std::mem::take(&mut self.name);
+                name.clear();
+                name.push_str(self.text(&value));
+                self.name = name;
+            }
             // A comment, or what only a browser needs.
             b"" | b"id" | b"retry" => {}
             _ if self.stray.len() < LARGEST_STRAY => self.stray = format!("{}{}\n", self.stray, self.text(&line)),
