@@ -10,6 +10,7 @@ mod request;
 use super::api::Api;
 use super::body::{Fields, List};
 use super::http::Expect;
+use super::openai::ChatCompletions;
 use super::wire::{Vendor, Wire};
 use crate::provider::Request;
 
@@ -34,7 +35,7 @@ use crate::provider::Request;
 /// `extra("reasoning", json!({"summary": "auto"}))`; see [`extra`](crate::Agent::extra).
 ///
 /// **Attachments.** An image becomes an `input_image`, a document an `input_file`, in what a user says and in the
-/// result of a tool. The API takes no sounds; the model is told that there is one, and its address if it has one.
+/// result of a tool. The API takes no sounds: one with an address is told by it, another is an error.
 ///
 /// **Reasoning** and the items of built-in tools go back to the server as they came, so that the model need not think
 /// again; so does the `phase` of a message. When the agent has an effort, the server is asked for the reasoning in
@@ -53,15 +54,7 @@ pub type OpenAiResponses = Api<Responses>;
 pub enum Responses {}
 
 impl Wire for Responses {
-    const VENDOR: Vendor = Vendor {
-        name: "OpenAiResponses",
-        address: "https://api.openai.com/v1",
-        key_header: "authorization",
-        key_prefix: "Bearer ",
-        headers: &[],
-        key_variables: &["OPENAI_API_KEY"],
-        address_variable: "OPENAI_BASE_URL",
-    };
+    const VENDOR: Vendor = Vendor { name: "OpenAiResponses", ..ChatCompletions::VENDOR };
     const MESSAGES: &'static str = "input";
     type Decoder = reply::Decoder;
 

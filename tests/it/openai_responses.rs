@@ -20,7 +20,7 @@ fn agent() -> Agent {
 /// The body that is sent for a request.
 async fn sent(request: &Request, streaming: Streaming) -> Value {
     let mut server = Server::start([Answer::json(200, &json!({}))]).await;
-    let openai = OpenAiResponses::new(KEY).base_url(&server.base_url).streaming(streaming);
+    let openai = OpenAiResponses::new(KEY).base_url(&server.base_url).streaming(streaming).retries(0);
     openai.reply(request, &mut Growth::unobserved()).await.unwrap_err();
     let heard = server.heard().await;
     assert!(heard.head.starts_with("POST /v1/responses HTTP/1.1\r\n"), "{}", heard.head);
@@ -123,6 +123,16 @@ fn record(reply: Reply) -> ChatMessage {
 }
 
 #[tokio::test]
+async fn a_sound_is_refused_with_its_reason() {
+    let sound = Content::from("").attach(Attachment::inline(AttachmentKind::Audio, "audio/wav", b"RIFF"));
+    let asked = request(agent(), "", &[ChatMessage::User(sound)], &[]);
+    let openai = OpenAiResponses::keyless("http://127.0.0.1:1");
+    let failed = openai.reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
+    assert_eq!(failed.kind, agentouto::ProviderErrorKind::InvalidRequest);
+    assert!(failed.message.contains("takes no sounds"), "{failed}");
+}
+
+#[tokio::test]
 async fn every_kind_of_message_has_its_wire_form() {
     let image = Attachment::inline(AttachmentKind::Image, "image/png", b"png");
     let question = Content::from("look")
@@ -130,7 +140,6 @@ async fn every_kind_of_message_has_its_wire_form() {
         .attach(Attachment::url(AttachmentKind::Image, "https://example.com/a.png"))
         .attach(Attachment::inline(AttachmentKind::Document, "application/pdf", b"pdf").named("a.pdf"))
         .attach(Attachment::url(AttachmentKind::Document, "https://example.com/b.pdf"))
-        .attach(Attachment::inline(AttachmentKind::Audio, "audio/mpeg", b"mp3"))
         .attach(Attachment::url(AttachmentKind::Audio, "https://example.com/c.mp3"));
     let calls = vec![tool_call("1", r#"{"q": 1}"#), tool_call("2", r#"{"q": "#)];
     let messages = [
@@ -162,7 +171,6 @@ async fn every_kind_of_message_has_its_wire_form() {
                 {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"},
                 {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"},
                 {"type": "input_file", "file_url": "https://example.com/b.pdf"},
-                {"type": "input_text", "text": "Attached sound (audio/mpeg), not playable here"},
                 {"type": "input_text", "text": "Attached sound: https://example.com/c.mp3"},
             ]},
             called("1", r#"{"q": 1}"#),

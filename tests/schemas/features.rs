@@ -21,8 +21,8 @@ pub(crate) async fn features(wire: Wire) -> Vec<Feature> {
     let plain = || Agent::new("a", "");
     all.extend(conversations().into_iter().map(|(name, messages)| of(wire, name, plain(), &messages)));
     for (name, attachment) in attachments() {
-        // Anthropic takes no sounds: the provider says so instead of sending one.
-        if wire == Wire::Messages && attachment.kind == Audio && name.contains("inline") {
+        // These take no sounds: the provider says so instead of sending one.
+        if matches!(wire, Wire::Messages | Wire::Responses) && attachment.kind == Audio && name.contains("inline") {
             continue;
         }
         let seen = Content::from("look").attach(attachment.clone());

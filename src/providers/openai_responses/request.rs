@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -38,7 +39,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
     let is_stored = request.agent.extra.get("store") != Some(&Value::Bool(false));
     for message in request.context.messages().skip(encoded) {
         match message {
-            ChatMessage::User(content) => list.push(&Item::Message { role: "user", content: content.into() })?,
+            ChatMessage::User(content) => list.push(&Item::Message { role: "user", content: Text::of(content)? })?,
             ChatMessage::Assistant { text, tool_calls, opaque, .. } => {
                 let items = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 match items.filter(|items| is_stored || items.iter().all(is_self_contained)) {
@@ -47,7 +48,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
                 }
             }
             ChatMessage::Tool { id, output, .. } => {
-                list.push(&Item::FunctionCallOutput { call_id: id, output: (&output.content).into() })?;
+                list.push(&Item::FunctionCallOutput { call_id: id, output: Text::of(&output.content)? })?;
             }
         }
     }
@@ -143,13 +144,14 @@ enum Text<'a> {
     Parts(Vec<Part<'a>>),
 }
 
-impl<'a> From<&'a Content> for Text<'a> {
-    fn from(content: &'a Content) -> Self {
+impl<'a> Text<'a> {
+    fn of(content: &'a Content) -> serde_json::Result<Self> {
         if content.attachments.is_empty() {
-            return Self::Plain(&content.text);
+            return Ok(Self::Plain(&content.text));
         }
-        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(Part::text);
-        Self::Parts(text.into_iter().chain(content.attachments.iter().map(Part::attachment)).collect())
+        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(|text| Ok(Part::text(text)));
+        let attachments = content.attachments.iter().map(Part::attachment);
+        text.into_iter().chain(attachments).collect::<Result<_, _>>().map(Self::Parts)
     }
 }
 
@@ -171,10 +173,10 @@ impl<'a> Part<'a> {
         Self::Text { text: text.into() }
     }
 
-    fn attachment(attachment: &'a Attachment) -> Self {
+    fn attachment(attachment: &'a Attachment) -> serde_json::Result<Self> {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
-        match (attachment.kind, &attachment.source) {
+        Ok(match (attachment.kind, &attachment.source) {
             // The schema wants the `detail` in a message, even if it is the default.
             (Image, source) => Self::Image { image_url: Address(source), detail: "auto" },
             (Document, source @ Inline { .. }) => {
@@ -182,10 +184,10 @@ impl<'a> Part<'a> {
                 Self::File { filename, file_data: Address(source) }
             }
             (Document, Url { url }) => Self::FileElsewhere { file_url: url },
-            (Audio, Inline { media_type, .. }) => {
-                Self::text(format!("Attached sound ({media_type}), not playable here"))
+            (Audio, Inline { .. }) => {
+                return Err(serde_json::Error::custom("the Responses API takes no sounds, and one is attached"));
             }
             (Audio, Url { url }) => Self::text(format!("Attached sound: {url}")),
-        }
+        })
     }
 }
