@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use agentouto::ProviderErrorKind::*;
 use agentouto::{StopReason, Usage};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
@@ -222,6 +223,49 @@ async fn fault_18_a_refused_connection_is_named() {
 }
 
 #[tokio::test]
+async fn fault_18_a_server_without_tls_is_a_failed_connection() {
+    let server = Server::start([Answer::json(200, &json!({}))]).await;
+    let address = server.base_url.replace("http:", "https:");
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hangs = format!("https://{}/v1", silent.local_addr().unwrap());
+    drop(server);
+    for url in [&address, &hangs] {
+        let openai = OpenAi::new(KEY).base_url(url).retries(0).connect_timeout(SECOND / 10);
+        assert_eq!(ask_at(&openai).await.0.unwrap_err().kind, Connection, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn fault_19_a_kept_connection_that_was_closed_is_replaced() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let openai = OpenAi::keyless(&format!("http://{}/v1", listener.local_addr().unwrap()));
+    let server = tokio::spawn(async move {
+        let whole = json!({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}).to_string();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+        let answer = format!("{head} {}\r\n\r\n{whole}", whole.len());
+        for requests in [2, 1] {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            for request in 1..=requests {
+                while !bytes.ends_with(b"}]}") {
+                    socket.read_buf(&mut bytes).await.unwrap();
+                }
+                bytes.clear();
+                // The second request on the connection is read, and nothing is said any more.
+                if request == 1 {
+                    socket.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        }
+    });
+    for _ in 0..2 {
+        let reply = openai.reply(&hello(), &mut Growth::unobserved()).await;
+        assert_eq!(reply.unwrap().text.as_deref(), Some("a"));
+    }
+    server.await.unwrap();
+}
+
+#[tokio::test]
 async fn fault_20_a_reset_is_a_broken_connection() {
     assert_eq!(fails(Answer::events(said("half")).then_reset()).await.kind, Connection);
     assert_eq!(fails(Answer::json(200, &json!({})).then_reset()).await.kind, Connection);
@@ -296,6 +340,25 @@ fn piece(said: Value) -> Value {
 async fn check_calls(pieces: &[Value], expected: &[(&str, &str, &str)]) {
     let pieces: Vec<_> = pieces.iter().cloned().map(piece).collect();
     assert_eq!(calls(&ask(complete(&pieces)).await.0.unwrap()), expected, "{pieces:?}");
+}
+
+#[tokio::test]
+async fn fault_26_a_flood_of_tiny_events_starves_nobody() {
+    let flood = "data: {}\n\n".repeat(1_000_000) + &said("a") + &chunks(&[finish("stop")]);
+    let (stop, mut stopped) = tokio::sync::oneshot::channel();
+    let others = tokio::spawn(async move {
+        let mut turns = 0;
+        while stopped.try_recv().is_err() {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        turns
+    });
+    assert_eq!(ask(Answer::events(flood)).await.0.unwrap(), Reply::text("a"));
+    stop.send(()).unwrap();
+    // Ten megabytes come in chunks, and between two chunks everybody has a turn.
+    let turns = others.await.unwrap();
+    assert!(turns > 20, "{turns} turns");
 }
 
 #[tokio::test]
