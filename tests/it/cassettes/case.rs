@@ -54,6 +54,8 @@ pub(super) struct Expect {
     #[serde(default)]
     pub(super) error: Value,
     pub(super) tool_calls: Option<Vec<ExpectedCall>>,
+    /// How many seconds the server asks to wait.
+    pub(super) retry_after: Option<f64>,
 }
 
 #[derive(Deserialize)]

@@ -136,6 +136,9 @@ fn check_error(response: &Response, expect: &Expect, error: &ProviderError, foun
         found.same("status", error.status, Some(expect.status));
     }
     found.one_of("kind", error.kind, &kinds(expect.status, recorded));
+    if let Some(seconds) = expect.retry_after {
+        found.same("wait", error.retry_after.map(|wait| wait.as_secs_f64()), Some(seconds));
+    }
     let header = ["request-id", "x-request-id"].iter().find_map(|name| response.headers.get(*name));
     let ids: Vec<_> = [header, recorded.get("request_id")].into_iter().flatten().filter_map(Value::as_str).collect();
     if !ids.is_empty() {

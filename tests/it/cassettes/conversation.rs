@@ -3,14 +3,12 @@
 //! What is mere form is no part of it: whether the system prompt is a message or a field, whether content is a string
 //! or a list, where one user message ends and the next begins, and on which side of the text an attachment stands.
 
-use agentouto::{
-    Agent, Attachment, AttachmentKind, AttachmentSource, ChatMessage, Content, Reasoning, Reply, Request, ToolCall,
-    ToolOutput, ToolSpec,
-};
+use agentouto::{Agent, Attachment, ChatMessage, Content, Reasoning, Reply, Request, ToolCall, ToolOutput, ToolSpec};
 use serde_json::Value;
 
 use super::case::Wire;
 use super::differences::Differences;
+use super::kept::{is_kept, is_tool_kept, plain, sources};
 use crate::openai::request;
 
 #[derive(Debug, Default)]
@@ -36,8 +34,8 @@ pub(super) enum Turn {
 pub(super) struct Said {
     pub(super) text: String,
     pub(super) calls: Vec<Call>,
-    /// The signatures of its reasoning and its text, and its encrypted reasoning.
-    pub(super) signatures: Vec<String>,
+    /// What the vendor wants back as it came: signatures, encrypted reasoning, and reasoning where it says so.
+    pub(super) returned: Vec<String>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -45,6 +43,7 @@ pub(super) struct Call {
     pub(super) id: Option<String>,
     pub(super) name: String,
     pub(super) arguments: Value,
+    /// What the vendor wants back with this call.
     pub(super) signature: Option<String>,
 }
 
@@ -77,11 +76,12 @@ impl Conversation {
         self.turns.push(Turn::Result { id, name, content, is_error });
     }
 
-    /// The same, to be asked. Where the model said what one of our replies says, it is that reply which goes back.
+    /// The same, to be asked, and how many of our replies have no part in it.
     ///
+    /// Where the model said what one of our replies says, it is that reply which goes back.
     /// What only a reply of ours could bring back is struck out of the other messages of this: signatures, whose form
     /// is known to nobody but their provider, and with Gemini the ids of calls, which it gives only now and then.
-    pub(super) fn request(&mut self, wire: Wire, replies: &[Reply]) -> Request {
+    pub(super) fn request(&mut self, wire: Wire, replies: &[Reply]) -> (Request, usize) {
         let mut replies: Vec<&Reply> = replies.iter().collect();
         let mut messages = Vec::new();
         // The calls that have no result yet, and whether a reply of ours made them. Without ids their order tells.
@@ -119,7 +119,7 @@ impl Conversation {
                 }
             }
         }
-        request(self.agent(), &self.system.join("\n"), &messages, &self.tools)
+        (request(self.agent(), &self.system.join("\n"), &messages, &self.tools), replies.len())
     }
 
     fn agent(&self) -> Agent {
@@ -216,7 +216,7 @@ impl Said {
 
     /// This as a message that came from elsewhere.
     fn foreign(&mut self, wire: Wire, nth: usize) -> ChatMessage {
-        self.signatures.clear();
+        self.returned.clear();
         let calls = self.calls.iter_mut().enumerate().map(|(at, call)| {
             let id = call.id.clone().unwrap_or_else(|| format!("call_{nth}_{at}"));
             call.signature = None;
@@ -231,7 +231,7 @@ impl Said {
     }
 
     fn is_kept_in(&self, ours: &Self) -> bool {
-        let mut our_signatures = ours.signatures.iter();
+        let mut ours_returned = ours.returned.iter();
         let has_text = self.text == ours.text || self.text.is_empty();
         let has_calls = self.calls.len() == ours.calls.len()
             && std::iter::zip(&self.calls, &ours.calls).all(|(recorded, ours)| {
@@ -240,7 +240,7 @@ impl Said {
                     && is_kept(&recorded.id, &ours.id)
                     && is_kept(&recorded.signature, &ours.signature)
             });
-        has_text && has_calls && self.signatures.iter().all(|signature| our_signatures.any(|ours| ours == signature))
+        has_text && has_calls && self.returned.iter().all(|recorded| ours_returned.any(|ours| ours == recorded))
     }
 }
 
@@ -264,52 +264,4 @@ fn user(texts: &[String], attachments: &[Attachment]) -> Vec<ChatMessage> {
         last.attachments = attachments.to_vec();
     }
     contents.into_iter().map(ChatMessage::User).collect()
-}
-
-/// A text as JSON: without the object that a wire puts around a result, and without the string around JSON.
-fn plain(text: &str) -> Value {
-    fn unwrapped(value: Value) -> Value {
-        match value {
-            Value::String(text) => match serde_json::from_str(&text) {
-                Ok(inner) => unwrapped(inner),
-                Err(_) => Value::String(text),
-            },
-            Value::Object(entries) if entries.len() == 1 => {
-                entries.into_values().next().map(unwrapped).unwrap_or_default()
-            }
-            other => other,
-        }
-    }
-    unwrapped(Value::String(text.to_owned()))
-}
-
-fn is_kept(recorded: &Option<String>, ours: &Option<String>) -> bool {
-    recorded.is_none() || recorded == ours
-}
-
-fn sources(attachments: &[Attachment]) -> impl Iterator<Item = (AttachmentKind, &AttachmentSource)> {
-    attachments.iter().map(|attachment| (attachment.kind, &attachment.source))
-}
-
-fn is_tool_kept(recorded: &ToolSpec, ours: &ToolSpec, wire: Wire) -> bool {
-    let has_parameters = match wire {
-        // Gemini has several dialects of schema; all of them have the names of the parameters.
-        Wire::Gemini => names(&recorded.parameters) == names(&ours.parameters),
-        _ => carries(&ours.parameters, &recorded.parameters),
-    };
-    recorded.name == ours.name && recorded.description == ours.description && has_parameters
-}
-
-fn names(schema: &Value) -> Vec<&String> {
-    schema["properties"].as_object().into_iter().flat_map(|all| all.keys()).collect()
-}
-
-/// Whether all of `recorded` is in `ours`, which may say more.
-fn carries(ours: &Value, recorded: &Value) -> bool {
-    match (ours, recorded) {
-        (Value::Object(ours), Value::Object(recorded)) => {
-            recorded.iter().all(|(key, value)| ours.get(key).is_some_and(|ours| carries(ours, value)))
-        }
-        _ => ours == recorded,
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agentouto::ProviderErrorKind::{Overloaded, RateLimited};
+use agentouto::ProviderErrorKind::RateLimited;
 use agentouto::{Agent, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request};
 
 use super::case::{Case, Exchange, Expect, Wire};
@@ -41,29 +41,25 @@ pub(super) struct Shown {
     pub(super) calls: BTreeMap<usize, (String, String)>,
 }
 
-/// Replays all exchanges of a case.
+/// Replays all exchanges of a case, whole and in pieces.
 pub(super) async fn replay(case: &Case, wire: Wire) -> Findings {
-    let player = Player::start().await;
-    let asked = provider(wire, &player.base_url);
-    let mut stage = Stage { wire, player, provider: asked, findings: Findings::default() };
+    let mut stage = Stage::start(wire).await;
     let mut replies = Vec::new();
-    for (nth, (exchange, expect)) in std::iter::zip(&case.exchanges, &case.expect).enumerate() {
-        let known = stage.findings.differences.len();
-        let responses = exchange.response.beginnings();
-        if responses > 1 {
-            stage.findings.notes.push(format!("only the last of the {responses} responses in its stream is played"));
-        }
-        let (request, recorded) = stage.prepare(exchange, &replies);
-        let whole = stage.ask(&request, exchange, exchange.response.answer()).await;
-        if let Some(recorded) = recorded {
-            stage.compare_request(&recorded);
-        }
-        stage.findings.differences.extend(compare::differences(wire, &exchange.response, expect, &whole));
+    for (exchange, expect) in std::iter::zip(&case.exchanges, &case.expect) {
+        let (request, whole) = stage.play(exchange, expect, &replies).await;
         stage.cut(&request, exchange, expect, &whole).await;
         replies.extend(whole.result.ok());
-        for difference in &mut stage.findings.differences[known..] {
-            *difference = format!("exchange {nth}: {difference}");
-        }
+    }
+    stage.findings
+}
+
+/// Replays all exchanges of a case whole. What is kept of a reply goes back in the next request.
+pub(super) async fn replay_whole(case: &Case, wire: Wire, keep: impl Fn(Reply) -> Reply) -> Findings {
+    let mut stage = Stage::start(wire).await;
+    let mut replies = Vec::new();
+    for (exchange, expect) in std::iter::zip(&case.exchanges, &case.expect) {
+        let (_, whole) = stage.play(exchange, expect, &replies).await;
+        replies.extend(whole.result.ok().map(&keep));
     }
     stage.findings
 }
@@ -73,10 +69,39 @@ struct Stage {
     wire: Wire,
     player: Player,
     provider: Arc<dyn Provider>,
+    /// How many exchanges were played.
+    played: usize,
     findings: Findings,
 }
 
 impl Stage {
+    async fn start(wire: Wire) -> Self {
+        let player = Player::start().await;
+        let provider = provider(wire, &player.base_url);
+        Self { wire, player, provider, played: 0, findings: Findings::default() }
+    }
+
+    /// Plays the whole response, and compares what was asked and what became of the response.
+    async fn play(&mut self, exchange: &Exchange, expect: &Expect, replies: &[Reply]) -> (Request, Outcome) {
+        self.played += 1;
+        let responses = exchange.response.beginnings();
+        if responses > 1 {
+            self.findings.notes.push(format!("only the last of the {responses} responses in its stream is played"));
+        }
+        let (request, recorded) = self.prepare(exchange, replies);
+        let whole = self.ask(&request, exchange, exchange.response.answer()).await;
+        if let Some(recorded) = recorded {
+            self.compare_request(&recorded);
+        }
+        self.differ(compare::differences(self.wire, &exchange.response, expect, &whole));
+        (request, whole)
+    }
+
+    fn differ(&mut self, differences: impl IntoIterator<Item = String>) {
+        let nth = self.played - 1;
+        self.findings.differences.extend(differences.into_iter().map(|what| format!("exchange {nth}: {what}")));
+    }
+
     /// What to ask, and the recorded conversation if that is what is asked.
     fn prepare(&mut self, exchange: &Exchange, replies: &[Reply]) -> (Request, Option<Conversation>) {
         let hello = || request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[]);
@@ -85,7 +110,13 @@ impl Stage {
         }
         let path = exchange.request.path.as_deref().unwrap_or_default();
         match wires::read(self.wire, path, &exchange.request.body) {
-            Ok(mut recorded) => (recorded.request(self.wire, replies), Some(recorded)),
+            Ok(mut recorded) => {
+                let (request, forgotten) = recorded.request(self.wire, replies);
+                if forgotten > 0 {
+                    self.findings.notes.push(format!("{forgotten} earlier replies have no part in its request"));
+                }
+                (request, Some(recorded))
+            }
             Err(reason) => {
                 self.findings.notes.push(format!("its request is not compared: {reason}"));
                 (hello(), None)
@@ -103,8 +134,7 @@ impl Stage {
         };
         let result = self.provider.reply(request, &mut growth).await;
         // A provider that was told to slow down lets the next request wait. A new one knows nothing of that.
-        if matches!(&result, Err(error) if error.retry_after.is_some() || matches!(error.kind, RateLimited | Overloaded))
-        {
+        if matches!(&result, Err(error) if error.kind == RateLimited) {
             self.provider = provider(self.wire, &self.player.base_url);
         }
         Outcome { result, shown }
@@ -113,12 +143,12 @@ impl Stage {
     /// Compares what was heard with what was recorded.
     fn compare_request(&mut self, recorded: &Conversation) {
         let Some(heard) = self.player.heard().pop() else {
-            return self.findings.differences.push("no request was heard".to_owned());
+            return self.differ(["no request was heard".to_owned()]);
         };
         let path = heard.head.split_whitespace().nth(1).unwrap_or_default();
         match wires::read(self.wire, path, &heard.body) {
-            Ok(ours) => self.findings.differences.extend(recorded.lost_in(&ours, self.wire)),
-            Err(reason) => self.findings.differences.push(format!("the request: {reason}: {}", heard.body)),
+            Ok(ours) => self.differ(recorded.lost_in(&ours, self.wire)),
+            Err(reason) => self.differ([format!("the request: {reason}: {}", heard.body)]),
         }
     }
 
@@ -146,7 +176,7 @@ impl Stage {
     fn same(&mut self, how: &str, outcome: &Outcome, whole: &Outcome) -> bool {
         self.player.heard();
         if outcome != whole {
-            self.findings.differences.push(format!("{how} it is {outcome:?} instead of {whole:?}"));
+            self.differ([format!("{how} it is {outcome:?} instead of {whole:?}")]);
         }
         outcome == whole
     }
@@ -186,13 +216,19 @@ impl Shown {
 
 /// Where to cut a stream of so many bytes: everywhere if it is short; else within its beginning and evenly after that.
 fn places(length: usize) -> Vec<usize> {
-    if length <= MOST_SPLITS {
+    if length <= SHORT {
         return (1..length).collect();
     }
-    let rest = MOST_SPLITS - BEGINNING;
-    (1..BEGINNING).chain((0..rest).map(|nth| BEGINNING + nth * (length - BEGINNING) / rest)).collect()
+    let evenly = |nth| BEGINNING + nth * (length - BEGINNING) / SAMPLED_SPLITS;
+    (1..BEGINNING).chain((0..SAMPLED_SPLITS).map(evenly)).collect()
 }
 
 const SMALL_CHUNK: usize = 7;
-const MOST_SPLITS: usize = 200;
+/// The most bytes of a stream that is cut at every place. The fixtures are no longer.
+const SHORT: usize = 3000;
+/// In how many places behind its beginning a longer stream is cut. Such a stream says the same few forms of events again
+/// and again, some hundred bytes each; a step that is no multiple of that meets every kind of place in them: between
+/// events, between lines, within a word. All places would meet no more, and take many times as long.
+const SAMPLED_SPLITS: usize = 200;
+/// The bytes in which the first event begins, where nothing is known of the stream yet.
 const BEGINNING: usize = 64;

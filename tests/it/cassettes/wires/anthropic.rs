@@ -53,8 +53,10 @@ fn said(block: &Value, conversation: &mut Conversation) -> Result<(), String> {
             arguments: block["input"].clone(),
             signature: None,
         }),
-        "thinking" => turn.signatures.extend(owned(&block["signature"])),
-        "redacted_thinking" => turn.signatures.extend(owned(&block["data"])),
+        "thinking" => {
+            turn.returned.extend([&block["thinking"], &block["signature"]].into_iter().filter_map(owned));
+        }
+        "redacted_thinking" => turn.returned.extend(owned(&block["data"])),
         _ => return unknown("block", &block["type"]),
     }
     Ok(())

@@ -76,7 +76,7 @@ fn said(said: &Value, conversation: &mut Conversation) -> Result<(), String> {
         turn.calls.push(Call { id: owned(&call["id"]), name, arguments: call["args"].clone(), signature });
         return Ok(());
     }
-    turn.signatures.extend(signature);
+    turn.returned.extend(signature);
     match part(said)? {
         _ if said["thought"] == true => {}
         Part::Text(text) => turn.text += &text,

@@ -30,11 +30,17 @@ fn message(message: &Value, conversation: &mut Conversation) -> Result<(), Strin
             for content in contents(said, part)? {
                 turn.text += &content.text;
             }
+            // DeepSeek wants the reasoning back beside the calls that it led to; OpenRouter signs or encrypts it.
+            turn.returned.extend(owned(&message["reasoning_content"]));
+            for detail in items(&message["reasoning_details"]) {
+                turn.returned.extend([&detail["signature"], &detail["data"]].into_iter().filter_map(owned));
+            }
             turn.calls.extend(items(&message["tool_calls"]).map(|call| Call {
                 id: owned(&call["id"]),
                 name: text(&call["function"]["name"]).to_owned(),
                 arguments: arguments(&call["function"]["arguments"]),
-                signature: None,
+                // Google signs calls here.
+                signature: call.get("extra_content").filter(|extra| !extra.is_null()).map(Value::to_string),
             }));
         }
         "tool" => conversation.result(owned(&message["tool_call_id"]), None, content(said, part)?, false),

@@ -40,7 +40,7 @@ fn item(item: &Value, conversation: &mut Conversation) -> Result<(), String> {
         }
         // Without its encrypted content a reasoning item tells the server nothing: its id is known only to a server
         // that keeps responses, and its summary is for people.
-        "reasoning" => conversation.assistant().signatures.extend(owned(&item["encrypted_content"])),
+        "reasoning" => conversation.assistant().returned.extend(owned(&item["encrypted_content"])),
         _ => return unknown("item", &item["type"]),
     }
     Ok(())
