@@ -3,8 +3,8 @@
 //! - `sse`: bytes to events.
 //! - `decode`: a long stream of each vendor's over loopback, beside bare `reqwest` that only reads the same bytes; and how
 //!   often memory is allocated for each event, as printed lines.
-//! - `encode`: the body of turn 1, of turn 1,000 written at once, and of turn 1,000 after turn 999. Nothing is sent: the
-//!   address is none.
+//! - `encode`: the body of turn 1, of turn 1,000 written from nothing, and of turn 1,000 once more, as of the turns before
+//!   in a run. Nothing is sent: the address is none.
 //! - `calls`: calls at once over loopback HTTP, beside bare `reqwest` doing the same posts.
 
 use std::alloc::System;
