@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::case::Case;
 use super::replay::{self, Findings};
+use super::say;
 
 /// Cases in folders by provider, one JSON file for each.
 pub(super) struct Suite {
@@ -61,13 +62,15 @@ impl Suite {
         }
         // A folder without a single case is a mistake in the path, not a success.
         if tallies.is_empty() {
-            println!("{}: no cases in {}", origin.name(), folder.display());
+            say(format_args!("{}: no cases in {}", origin.name(), folder.display()));
         }
         for (title, Tally { streams, splits, places, .. }) in &tallies {
-            println!("{title}: {streams} streams again byte by byte, and cut in two at {splits} of {places} places");
+            say(format_args!(
+                "{title}: {streams} streams again byte by byte, and cut in two at {splits} of {places} places"
+            ));
         }
         for (title, Tally { passed, failed, skipped, .. }) in &tallies {
-            println!("{title}: {passed} passed, {failed} failed, {skipped} skipped");
+            say(format_args!("{title}: {passed} passed, {failed} failed, {skipped} skipped"));
         }
         !tallies.is_empty() && tallies.values().all(|tally| tally.failed == 0)
     }
@@ -143,10 +146,10 @@ impl Tally {
         match verdict {
             Verdict::Replayed(Findings { differences, notes, streams, splits, places }) => {
                 for note in notes {
-                    println!("{title}: note on {case}: {note}");
+                    say(format_args!("{title}: note on {case}: {note}"));
                 }
                 for difference in &differences {
-                    println!("{title}: failed {case}: {difference}");
+                    say(format_args!("{title}: failed {case}: {difference}"));
                 }
                 self.passed += usize::from(differences.is_empty());
                 self.failed += usize::from(!differences.is_empty());
@@ -155,11 +158,11 @@ impl Tally {
                 self.places += places;
             }
             Verdict::Broken(reason) => {
-                println!("{title}: failed {case}: {reason}");
+                say(format_args!("{title}: failed {case}: {reason}"));
                 self.failed += 1;
             }
             Verdict::Skipped(reason) => {
-                println!("{title}: skipped {case}: {reason}");
+                say(format_args!("{title}: skipped {case}: {reason}"));
                 self.skipped += 1;
             }
         }
