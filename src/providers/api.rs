@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -58,7 +59,13 @@ impl<W: Wire> Api<W> {
         for (name, value) in W::VENDOR.headers {
             http.header(name, value);
         }
-        let endpoint = Endpoint { http, address: String::new(), streaming: Streaming::default(), wire: PhantomData };
+        let endpoint = Endpoint {
+            http,
+            address: String::new(),
+            streaming: Streaming::default(),
+            unknown: Mutex::default(),
+            wire: PhantomData,
+        };
         Self { retry: Retry::around(endpoint) }.base_url(base_url)
     }
 

@@ -1,6 +1,8 @@
 //! A model behind HTTP, asked once. [`Endpoint::ask`] is the one path of every vendor, streaming or not.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 
@@ -17,6 +19,8 @@ pub(crate) struct Endpoint<W> {
     pub(crate) http: Http,
     pub(crate) address: String,
     pub(crate) streaming: Streaming,
+    /// The types of events that were met and are not known.
+    pub(crate) unknown: Mutex<HashSet<String>>,
     pub(crate) wire: PhantomData<W>,
 }
 
@@ -59,6 +63,14 @@ impl<W: Wire> Endpoint<W> {
         })
     }
 
+    /// Says once that there is a type of events that is not known.
+    fn pass_over(&self, event: &str) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if unknown.len() < MOST_UNKNOWN && unknown.insert(event.to_owned()) {
+            tracing::info!(event, provider = W::VENDOR.name, "events of an unknown type are passed over");
+        }
+    }
+
     async fn stream(
         &self,
         mut events: Events<'_>,
@@ -75,6 +87,7 @@ impl<W: Wire> Endpoint<W> {
             let event = events.event();
             match decoder.event(event, draft) {
                 Ok(Progress::More) => {}
+                Ok(Progress::Unknown) => self.pass_over(event.name),
                 Ok(Progress::Last) => {
                     events.finish().await;
                     return Ok(());
@@ -88,6 +101,9 @@ impl<W: Wire> Endpoint<W> {
         }
     }
 }
+
+/// How many types of events are remembered; a server may make up any number.
+const MOST_UNKNOWN: usize = 64;
 
 /// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
 fn cut(events: Events<'_>) -> ProviderError {

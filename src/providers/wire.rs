@@ -67,6 +67,8 @@ pub trait Decoder: Default + Send {
 pub enum Progress {
     /// Perhaps.
     More,
+    /// Perhaps; this event is of a type that is not known.
+    Unknown,
     /// No: that was the last event.
     Last,
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::openai::{hello, request};
 use crate::server::{Answer, KEY, Server};
+use crate::trace::Trace;
 
 /// What one answer becomes, and what was shown of it on the way.
 async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
@@ -306,6 +307,25 @@ async fn fault_8_and_9_an_overload_within_a_stream_is_tried_again_unless_somethi
     assert_eq!(error.partial.unwrap().text.as_deref(), Some("half"));
     server.heard().await;
     assert!(server.heard_nothing());
+}
+
+#[tokio::test]
+async fn fault_38_unknown_events_are_passed_over_and_named_once() {
+    let trace = Trace::default();
+    let subscriber = tracing_subscriber::fmt().with_writer({
+        let trace = trace.clone();
+        move || trace.clone()
+    });
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let new = vec![json!({"type": "invented_later", "delta": 1}); 3];
+    let stream = events(&[said("a"), new, end("end_turn").to_vec()].concat());
+    let server = Server::start([Answer::events(&*stream), Answer::events(&*stream)]).await;
+    let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
+    for _ in 0..2 {
+        assert_eq!(anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap().text.as_deref(), Some("a"));
+    }
+    let said = trace.text();
+    assert_eq!((said.lines().count(), said.contains("invented_later")), (1, true), "{said}");
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //! TRACE, the crates below included. CI looks through it for the key of the tests, which must be nowhere.
 
 use std::fs::File;
-use std::sync::{Mutex, Once};
+use std::io::Write;
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::Level;
 
@@ -15,4 +16,25 @@ pub(crate) fn start() {
             tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false).with_writer(file).init();
         }
     });
+}
+
+/// A trace in memory, of one test.
+#[derive(Clone, Default)]
+pub(crate) struct Trace(Arc<Mutex<Vec<u8>>>);
+
+impl Trace {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Trace {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

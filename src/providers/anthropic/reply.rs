@@ -168,7 +168,7 @@ impl wire::Decoder for Decoder {
             Ok(event) => event,
             Err(error) if KINDS.contains(&event.name) => return Err(error.into()),
             // What is new may have fields of its own under the same names.
-            Err(_) => return Ok(Progress::More),
+            Err(_) => return Ok(Progress::Unknown),
         };
         match kind.as_deref().unwrap_or(event.name) {
             "message_start" => {
@@ -199,7 +199,8 @@ impl wire::Decoder for Decoder {
                 return Ok(Progress::Last);
             }
             "error" => return Err(Broken::Failed(Failure::reported(&serde_json::from_str(event.data)?))),
-            _ => {}
+            "ping" => {}
+            _ => return Ok(Progress::Unknown),
         }
         Ok(Progress::More)
     }

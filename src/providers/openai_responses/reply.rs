@@ -171,7 +171,9 @@ impl Decoder {
                 draft.complete();
                 return Ok(Progress::Last);
             }
-            _ => {}
+            // Many tell of what other events say better.
+            _ if kind.starts_with("response.") => {}
+            _ => return Ok(Progress::Unknown),
         }
         Ok(Progress::More)
     }

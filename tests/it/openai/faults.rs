@@ -1,7 +1,5 @@
 //! What a server or the way to it can do wrong: one typed error or a correct reply, and nothing that came is lost.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentouto::ProviderErrorKind::*;
@@ -9,6 +7,7 @@ use agentouto::{StopReason, Usage};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
+use crate::trace::Trace;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -519,20 +518,6 @@ async fn the_key_is_in_no_error_no_debug_and_no_trace() {
         seen += &format!("{error} {error:?}\n");
     }
     seen += &format!("{:?}", OpenAi::new(KEY));
-    seen += &String::from_utf8(trace.0.lock().unwrap().clone()).unwrap();
+    seen += &trace.text();
     assert!(!seen.contains(&KEY[..14]), "{seen}");
-}
-
-#[derive(Clone, Default)]
-struct Trace(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Trace {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
