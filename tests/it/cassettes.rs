@@ -4,6 +4,7 @@
 //! The fixtures in `tests/data/fixtures` are small, and written by hand from the vendors' documentation. Recordings of
 //! real traffic are no part of this project: the environment variable `AGENTOUTO_CASSETTES` names their folder. Either
 //! folder has folders by provider, and in those one JSON file for each case. Nothing here knows a case by its name.
+#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod case;

@@ -1,4 +1,5 @@
 //! The Google provider against a server on loopback: what is sent, and what becomes of the answers.
+#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use agentouto::ProviderErrorKind::*;

@@ -1,4 +1,5 @@
 //! An HTTP server on loopback that says what it is told, down to the single byte, and keeps what it hears.
+#![cfg(feature = "http")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
