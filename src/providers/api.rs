@@ -124,7 +124,7 @@ impl<W: Wire> Api<W> {
         self
     }
 
-    /// How long one try may take, however much arrives. Default: 600 seconds.
+    /// How long one try may take, however much arrives. Default: 600 seconds. `Duration::MAX` stands for no limit.
     #[must_use]
     pub fn total_timeout(mut self, limit: Duration) -> Self {
         self.endpoint().http.total_timeout = limit;

@@ -84,7 +84,7 @@ impl Http {
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
     pub(crate) async fn post(&self, url: &str, body: Bytes, expect: Expect) -> Result<Answer<'_>, ProviderError> {
-        let deadline = Instant::now() + self.total_timeout;
+        let deadline = after(self.total_timeout);
         let lane = self.lane(url)?;
         let request = lane.client.post(url).headers(self.headers.clone()?).body(body);
         let sending = async { request.send().await.map_err(|error| self.broken(error)) };
@@ -147,7 +147,7 @@ impl Http {
         what: &str,
         future: impl Future<Output = Result<T, ProviderError>>,
     ) -> Result<T, ProviderError> {
-        let idle = Instant::now() + self.idle_timeout;
+        let idle = after(self.idle_timeout);
         match idle < deadline {
             true => within(idle, self.idle_timeout, what, future).await,
             false => within(deadline, self.total_timeout, what, future).await,
@@ -368,6 +368,12 @@ async fn within<T>(
         .unwrap_or_else(|_| Err(ProviderError::new(ProviderErrorKind::Timeout, format!("{what} within {limit:?}"))))
 }
 
+/// The moment after a limit, which may be so long that no clock shows it.
+fn after(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + YEARS)
+}
+
 /// The id that the server gave the request.
 fn request_id(response: &reqwest::Response) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name)?.to_str().ok())?;
@@ -388,6 +394,7 @@ fn head(text: &str, limit: usize) -> String {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
+const YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// Shorter than the time after which servers close an idle connection, so that no request meets a closed one.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);

@@ -20,6 +20,7 @@ use crate::provider::Request;
 ///
 /// let openai = OpenAi::new("sk-…");
 /// let llama = OpenAi::keyless("http://localhost:8080/v1");
+/// let azure = OpenAi::keyless("https://….openai.azure.com/openai/v1").header("api-key", "…");
 /// ```
 ///
 /// The base URL is what stands before `/chat/completions`; default `https://api.openai.com/v1`. Environment:

@@ -277,6 +277,10 @@ async fn fault_20_silence_ends() {
     assert_eq!((error.kind, partial_text(&error)), (Timeout, Some("half")));
     assert_eq!(&*error.message, "nothing arrived within 60s");
     assert_eq!(fails(Answer::json(500, &json!({"error": "down"})).then_silence()).await.kind, Unavailable);
+    // Who has all the time in the world may say so.
+    let server = Server::start([complete(&[json!({"content": "a"})])]).await;
+    let openai = OpenAi::new(KEY).base_url(&server.base_url).idle_timeout(Duration::MAX).total_timeout(Duration::MAX);
+    assert_eq!(ask_at(&openai.connect_timeout(Duration::MAX)).await.0.unwrap().text.as_deref(), Some("a"));
     // Only the usage is missing.
     let finished = said("whole") + &chunks(&[finish("stop")]);
     assert_eq!(ask(Answer::events(finished).then_silence()).await.0.unwrap(), Reply::text("whole"));
