@@ -223,14 +223,18 @@ async fn fault_18_a_refused_connection_is_named() {
 
 #[tokio::test]
 async fn fault_18_a_server_without_tls_is_a_failed_connection() {
-    let server = Server::start([Answer::json(200, &json!({}))]).await;
-    let address = server.base_url.replace("http:", "https:");
+    let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let hangs = format!("https://{}/v1", silent.local_addr().unwrap());
-    drop(server);
-    for url in [&address, &hangs] {
-        let openai = OpenAi::new(KEY).base_url(url).retries(0).connect_timeout(SECOND / 10);
-        assert_eq!(ask_at(&openai).await.0.unwrap_err().kind, Connection, "{url}");
+    let urls = [&plain, &silent].map(|listener| format!("https://{}/v1", listener.local_addr().unwrap()));
+    tokio::spawn(async move {
+        let (mut socket, _) = plain.accept().await.unwrap();
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        socket.shutdown().await.unwrap();
+    });
+    for url in urls {
+        let openai = OpenAi::new(KEY).base_url(&url).retries(0).connect_timeout(SECOND / 10);
+        let error = ask_at(&openai).await.0.unwrap_err();
+        assert_eq!(error.kind, Connection, "{url}: {error}");
     }
 }
 
