@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use super::api::Streaming;
 use super::body;
 use super::draft::Draft;
-use super::http::{Answer, Events, Expect, Http};
+use super::failure::Failure;
+use super::http::{Answer, Expect, Http};
+use super::sse;
 use super::wire::{Broken, Decoder, Progress, Wire};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{Growth, Provider, Reply, Request};
@@ -38,13 +40,14 @@ impl<W: Wire> Endpoint<W> {
         let mut decoder = W::Decoder::default();
         // A server may answer in the other way than it was asked to.
         let arrived = match answer.is_events() {
-            true => self.stream(answer.into_events(), &mut decoder, &mut draft).await,
+            true => self.stream(&mut answer, &mut decoder, &mut draft).await,
             false => self.whole(&mut answer, &mut decoder, &mut draft).await,
         };
-        match arrived {
+        let result = match arrived {
             Ok(()) => draft.into_reply(decoder.opaque()),
             Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
-        }
+        };
+        result.map_err(|error| answer.identified(error))
     }
 
     async fn whole(
@@ -73,15 +76,16 @@ impl<W: Wire> Endpoint<W> {
 
     async fn stream(
         &self,
-        mut events: Events<'_>,
+        answer: &mut Answer<'_>,
         decoder: &mut W::Decoder,
         draft: &mut Draft<'_, '_>,
     ) -> Result<(), ProviderError> {
+        let mut events = sse::Decoder::default();
         loop {
-            match events.advance().await {
+            match answer.advance(&mut events).await {
                 Ok(true) => {}
                 Ok(false) | Err(_) if draft.is_complete() => return Ok(()),
-                Ok(false) => return Err(cut(events)),
+                Ok(false) => return Err(cut(answer, events)),
                 Err(error) => return Err(error),
             }
             let event = events.event();
@@ -89,33 +93,31 @@ impl<W: Wire> Endpoint<W> {
                 Ok(Progress::More) => {}
                 Ok(Progress::Unknown) => self.pass_over(event.name),
                 Ok(Progress::Last) => {
-                    events.finish().await;
+                    answer.finish().await;
                     return Ok(());
                 }
-                Err(Broken::Failed(failure)) => return Err(events.answer().failed(&failure)),
+                Err(Broken::Failed(failure)) => return Err(answer.failed(&failure)),
                 Err(Broken::Unreadable(error)) => {
                     let what = format_args!("an event cannot be read: {error}");
-                    return Err(events.answer().unexpected(what, event.data.as_bytes()));
+                    return Err(answer.unexpected(what, event.data.as_bytes()));
                 }
             }
         }
     }
 }
 
-/// How many types of events are remembered; a server may make up any number.
-const MOST_UNKNOWN: usize = 64;
-
 /// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
-fn cut(events: Events<'_>) -> ProviderError {
-    let (answer, failure) = events.into_stray_failure();
-    failure.map_or_else(
-        || {
-            let message = "the stream ended before the reply was complete";
-            answer.identified(ProviderError::new(ProviderErrorKind::Truncated, message))
-        },
+fn cut(answer: &Answer<'_>, events: sse::Decoder) -> ProviderError {
+    let stray = events.into_stray();
+    let json = stray.find('{').and_then(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
+    json.and_then(Result::ok).and_then(|json| Failure::read(&json)).map_or_else(
+        || ProviderError::new(ProviderErrorKind::Truncated, "the stream ended before the reply was complete"),
         |failure| answer.failed(&failure),
     )
 }
+
+/// How many types of events are remembered; a server may make up any number.
+const MOST_UNKNOWN: usize = 64;
 
 impl<W: Wire> Provider for Endpoint<W> {
     fn reply<'a>(

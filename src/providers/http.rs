@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, of_status};
 use super::retry_after;
-use super::sse::{Decoder, Event};
+use super::sse::Decoder;
 use crate::error::{ProviderError, ProviderErrorKind};
 
 /// A client for one server. Its connections are shared by all requests.
@@ -186,15 +186,27 @@ pub(crate) struct Answer<'h> {
     received: usize,
 }
 
-impl<'h> Answer<'h> {
+impl Answer<'_> {
     /// Whether the server says that it sends events.
     pub(crate) fn is_events(&self) -> bool {
         self.content_type().trim_start().to_ascii_lowercase().starts_with("text/event-stream")
     }
 
-    /// The answer as events.
-    pub(crate) fn into_events(self) -> Events<'h> {
-        Events { answer: self, decoder: Decoder::default() }
+    /// Waits for the next of the [events](super::sse) as which the answer arrives. `false`: it has ended.
+    pub(crate) async fn advance(&mut self, events: &mut Decoder) -> Result<bool, ProviderError> {
+        while !events.advance()? {
+            match self.chunk().await? {
+                Some(chunk) => events.feed(&chunk),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits a little for the end behind the last event, so that the connection can be used again.
+    pub(crate) async fn finish(&mut self) {
+        let ending = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _in_time = timeout_at(after(LONGEST_END), ending).await;
     }
 
     /// All of the answer.
@@ -216,12 +228,8 @@ impl<'h> Answer<'h> {
         let said = head(&self.http.redact(&failure.message), LONGEST_MESSAGE);
         let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
         let error = ProviderError::new(failure.kind(status), message);
-        self.identified(ProviderError {
-            status,
-            retry_after: failure.retry_after,
-            request_id: failure.request_id.as_deref().map(Into::into),
-            ..error
-        })
+        let request_id = failure.request_id.as_deref().map(Into::into);
+        ProviderError { status, retry_after: failure.retry_after, request_id, ..error }
     }
 
     /// An answer that was expected to be something else.
@@ -230,7 +238,7 @@ impl<'h> Answer<'h> {
             [] => format!("{what}; it is empty"),
             _ => format!("{what}; it begins: {}", self.head(body)),
         };
-        self.identified(ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.redact(&message)))
+        ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.redact(&message))
     }
 
     /// The same error with the request's id, and with what the headers say of another try.
@@ -253,26 +261,27 @@ impl<'h> Answer<'h> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
+    /// The error that an answer is which is not a success.
     async fn refusal(mut self) -> ProviderError {
-        let status = self.response.status().as_u16();
+        let status = self.response.status();
         let location = self.header(LOCATION.as_str()).and_then(|to| self.response.url().join(to).ok());
-        if let Some(location) = location.filter(|_| self.response.status().is_redirection()) {
-            let host = location.host_str().unwrap_or_default();
-            let message = format!("HTTP {status}: a redirect to `{host}` is not followed");
-            let error = ProviderError::new(ProviderErrorKind::InvalidResponse, message);
-            return self.identified(ProviderError { status: Some(status), ..error });
-        }
-        let mut body = Vec::new();
-        // What has arrived is all there is to tell of.
-        let _cut = self.read_into(&mut body).await;
-        match serde_json::from_slice(&body).ok().and_then(|body| Failure::read(&body)) {
-            Some(failure) => self.failed(&failure),
-            None => {
-                let message = format!("HTTP {status}: {}", self.head(&body));
-                let error = ProviderError::new(of_status(status), message);
-                self.identified(ProviderError { status: Some(status), ..error })
+        let (kind, what) = match location.filter(|_| status.is_redirection()) {
+            Some(location) => {
+                let host = location.host_str().unwrap_or_default();
+                (ProviderErrorKind::InvalidResponse, format!("a redirect to `{host}` is not followed"))
             }
-        }
+            None => {
+                let mut body = Vec::new();
+                // What has arrived is all there is to tell of.
+                let _cut = self.read_into(&mut body).await;
+                match serde_json::from_slice(&body).ok().and_then(|body| Failure::read(&body)) {
+                    Some(failure) => return self.identified(self.failed(&failure)),
+                    None => (of_status(status.as_u16()), self.head(&body)),
+                }
+            }
+        };
+        let error = ProviderError::new(kind, format!("HTTP {}: {what}", status.as_u16()));
+        self.identified(ProviderError { status: Some(status.as_u16()), ..error })
     }
 
     async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
@@ -298,49 +307,6 @@ impl<'h> Answer<'h> {
 
     fn head(&self, body: &[u8]) -> String {
         head(&self.http.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
-    }
-}
-
-/// An answer that arrives as [server-sent events](super::sse).
-pub(crate) struct Events<'h> {
-    answer: Answer<'h>,
-    decoder: Decoder,
-}
-
-impl<'h> Events<'h> {
-    /// Waits for the next event. `false`: the stream has ended.
-    pub(crate) async fn advance(&mut self) -> Result<bool, ProviderError> {
-        while !self.decoder.advance()? {
-            match self.answer.chunk().await? {
-                Some(chunk) => self.decoder.feed(&chunk),
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-
-    /// The event that the stream has advanced to.
-    pub(crate) fn event(&self) -> Event<'_> {
-        self.decoder.event()
-    }
-
-    /// The answer that the events are part of.
-    pub(crate) fn answer(&self) -> &Answer<'h> {
-        &self.answer
-    }
-
-    /// Waits a little for the end of the stream behind its last event, so that the connection can be used again.
-    pub(crate) async fn finish(mut self) {
-        let ending = async { while let Ok(Some(_)) = self.answer.chunk().await {} };
-        let _in_time = timeout_at(Instant::now() + LONGEST_END, ending).await;
-    }
-
-    /// The failure that stood in the stream outside of events, once the stream has ended.
-    pub(crate) fn into_stray_failure(self) -> (Answer<'h>, Option<Failure>) {
-        let stray = self.decoder.into_stray();
-        let json = stray.find('{').map(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
-        let failure = json.flatten().and_then(Result::ok).and_then(|json| Failure::read(&json));
-        (self.answer, failure)
     }
 }
 

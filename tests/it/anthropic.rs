@@ -347,6 +347,16 @@ async fn fault_14_errors_keep_the_vendors_words_status_and_request_id() {
     let error = ask(Answer::json(404, &told).header("request-id", "req_2")).await.0.unwrap_err();
     assert_eq!((error.kind, error.status), (InvalidRequest, Some(404)));
     assert_eq!(&*error.message, "HTTP 404: model: claude-none (request req_2)");
+    for (answer, kind) in [
+        (Answer::events(events(&said("half"))), Truncated),
+        (Answer::events(events(&said("half"))).then_reset(), Connection),
+        (Answer::events(events(&[vec![start()], end("end_turn").to_vec()].concat())), EmptyResponse),
+        (Answer::new(200, "text/html", "<html>"), InvalidResponse),
+    ] {
+        let error = ask(answer.header("request-id", "req_3")).await.0.unwrap_err();
+        assert_eq!((error.kind, error.request_id.as_deref()), (kind, Some("req_3")));
+        assert!(error.message.ends_with(" (request req_3)"), "{error}");
+    }
     let long =
         json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}});
     assert_eq!(ask(Answer::json(400, &long)).await.0.unwrap_err().kind, ContextTooLong);
