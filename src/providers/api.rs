@@ -19,8 +19,8 @@ use crate::provider::{Growth, Provider, Reply, Request};
 /// [`OpenAiResponses`](super::openai_responses::OpenAiResponses), [`Anthropic`](super::anthropic::Anthropic) and
 /// [`Google`](super::google::Google).
 ///
-/// All calls share its connections (HTTP/2 where the server offers it, a hundred requests on each), its budget of retries and its throttle: see
-/// [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
+/// All calls share its connections (HTTP/2 where the server offers it, a hundred requests on each), its budget of
+/// retries and its throttle: see [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
 ///
 /// A reply is asked for piece by piece when somebody looks on; both ways end in the same [`Reply`]. When a call is
 /// cancelled its request is dropped with it, and the connection is closed (HTTP/2: the stream is reset).

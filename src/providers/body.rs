@@ -4,8 +4,8 @@
 //! more behind it.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::de::IgnoredAny;
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::http::Expect;
@@ -78,7 +78,7 @@ pub struct Fields<'a> {
 impl Fields<'_> {
     /// Writes a field, unless there is no value.
     pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Serialize>) -> serde_json::Result<()> {
-        let (Some(value), false) = (value, self.ours.contains(&key)) else { return Ok(()) };
+        let Some(value) = value else { return Ok(()) };
         self.ours.push(key);
         match self.extra.get(key) {
             None => put_field(&mut self.out, key, &value),
@@ -152,9 +152,19 @@ fn put_key(out: &mut BytesMut, key: &str) -> serde_json::Result<()> {
 /// The arguments of a tool call, if they are a JSON object, or else an empty one: some servers read them, and refuse a
 /// conversation for good in which they are something else.
 pub(crate) fn sound(arguments: &str) -> &str {
-    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
-    if is_object { arguments } else { "{}" }
+    if object(arguments).is_some() { arguments } else { EMPTY }
 }
+
+/// The same as JSON that is written as it is.
+pub(crate) fn sound_json(arguments: &str) -> serde_json::Result<&RawValue> {
+    object(arguments).map_or_else(|| serde_json::from_str(EMPTY), Ok)
+}
+
+fn object(arguments: &str) -> Option<&RawValue> {
+    serde_json::from_str(arguments).ok().filter(|json: &&RawValue| json.get().starts_with('{'))
+}
+
+const EMPTY: &str = "{}";
 
 #[cfg(test)]
 mod tests {

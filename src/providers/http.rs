@@ -104,7 +104,7 @@ impl Http {
     }
 
     /// What a text shows, without the secrets in it.
-    pub(crate) fn redact(&self, text: &str) -> String {
+    fn redact(&self, text: &str) -> String {
         let secrets = self.secrets.iter().map(ExposeSecret::expose_secret);
         // Placeholders such as `none` are not secrets, but words that a message may need.
         secrets

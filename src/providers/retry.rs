@@ -4,7 +4,7 @@
 //! [throttle](super::throttle), so that many callers at once cannot make an overload worse.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -124,7 +124,7 @@ impl<P: Provider> Retry<P> {
         retries.then_some(pause)
     }
 
-    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
+    fn budget(&self) -> MutexGuard<'_, Budget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,13 +134,12 @@ fn may_pass(error: &ProviderError, tries: u32) -> bool {
     use ProviderErrorKind::*;
     match error.kind {
         RateLimited | Overloaded | Unavailable | Connection | Timeout | Truncated => true,
-        EmptyResponse => tries == 0 && stop_reason(error) != Some(&StopReason::Length),
+        EmptyResponse => {
+            let is_cut = error.partial.as_ref().is_some_and(|partial| partial.stop_reason == StopReason::Length);
+            tries == 0 && !is_cut
+        }
         _ => false,
     }
-}
-
-fn stop_reason(error: &ProviderError) -> Option<&StopReason> {
-    error.partial.as_ref().map(|partial| &partial.stop_reason)
 }
 
 /// Whether any of the reply has arrived, and was shown.

@@ -101,6 +101,11 @@ impl std::ops::Deref for Str<'_> {
     }
 }
 
+/// A string of one's own; empty if there is none.
+pub(crate) fn owned(text: Option<Str<'_>>) -> String {
+    text.map_or_else(String::new, |text| text.0.into_owned())
+}
+
 /// A number of tokens. Some servers write it with a fraction; whatever else they write is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "serde_json::Value")]

@@ -10,7 +10,7 @@ use agentouto::{
 };
 use serde_json::{Value, json};
 
-use crate::openai::{hello, request};
+use crate::openai::{hello, recorded, request};
 use crate::server::{Answer, KEY, Server};
 use crate::trace::Trace;
 
@@ -71,11 +71,6 @@ fn said(piece: &str) -> Vec<Value> {
 
 fn call(id: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.into(), name: "search".into(), arguments: arguments.into() }
-}
-
-fn assistant(reply: Reply) -> ChatMessage {
-    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
-    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
 }
 
 fn result(id: &str, content: impl Into<Content>, is_error: bool) -> ChatMessage {
@@ -159,7 +154,7 @@ async fn attachments_are_blocks_and_a_sound_is_refused_with_its_reason() {
         {"type": "text", "text": "Attached sound: https://a.b/c.wav"},
         {"type": "text", "text": "look"},
     ]);
-    let made = assistant(Reply { tool_calls: vec![call("1", "{}")], ..Reply::default() });
+    let made = recorded(Reply { tool_calls: vec![call("1", "{}")], ..Reply::default() });
     let sent = messages(&[ChatMessage::User(content.clone()), made, result("1", content, false)]).await;
     assert_eq!(sent[0], json!({"role": "user", "content": blocks}));
     assert_eq!(sent[2]["content"], json!([{"type": "tool_result", "tool_use_id": "1", "content": blocks}]));
@@ -241,7 +236,7 @@ async fn a_stream_becomes_a_reply_and_goes_back_as_it_came() {
         // The context has given the second call an id of its own.
         let mut reply = reply;
         reply.tool_calls[1].id = "toolu_1_1".into();
-        let sent = messages(&[assistant(reply)]).await;
+        let sent = messages(&[recorded(reply)]).await;
         let blocks = json!([
             {"type": "thinking", "thinking": "Let me think.", "signature": "sig=="},
             {"type": "redacted_thinking", "data": "secret=="},
@@ -268,7 +263,7 @@ async fn a_whole_message_becomes_the_same() {
     });
     let reply = ask(Answer::json(200, &message)).await.0.unwrap();
     assert_eq!((reply.text.as_deref(), &*reply.tool_calls[0].arguments), (Some("ab"), r#"{"q":[1,2]}"#));
-    assert_eq!(messages(&[assistant(reply)]).await[0]["content"], message["content"]);
+    assert_eq!(messages(&[recorded(reply)]).await[0]["content"], message["content"]);
     // What is plain needs nothing kept.
     let plain = ask(Answer::events(events(&[said("a"), end("end_turn").to_vec()].concat()))).await.0.unwrap();
     assert_eq!((plain.text.as_deref(), plain.opaque), (Some("a"), None));

@@ -9,12 +9,12 @@ use agentouto::ProviderErrorKind::*;
 use agentouto::providers::openai::OpenAi;
 use agentouto::{Agent, CallError, Runtime};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, unconstrained};
 
-use crate::server::KEY;
+use crate::server::{Heard, KEY, read};
 
 const CALLS: usize = 2_000;
 
@@ -65,15 +65,7 @@ async fn serve(listener: TcpListener, requests: Arc<AtomicUsize>) {
 }
 
 async fn converse(mut socket: TcpStream, requests: Arc<AtomicUsize>) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
-    loop {
-        let Some((length, body)) = request(&bytes) else {
-            if socket.read_buf(&mut bytes).await? == 0 {
-                return Ok(());
-            }
-            continue;
-        };
-        bytes.drain(..length);
+    while let Some(Heard { body, .. }) = read(&mut socket).await {
         let nth = requests.fetch_add(1, Ordering::Relaxed);
         let asked = body["messages"][1]["content"].as_str().unwrap();
         let message = json!({ "role": "assistant", "content": format!("answer to {asked}") });
@@ -92,19 +84,13 @@ async fn converse(mut socket: TcpStream, requests: Arc<AtomicUsize>) -> std::io:
             }
             3 => {
                 socket.write_all(fine.as_bytes()).await?;
-                socket.read_buf(&mut bytes).await?;
+                // Silence, until the client leaves.
+                read(&mut socket).await;
                 return Ok(());
             }
             4 => socket.write_all((head("200 OK", 6) + "<html>").as_bytes()).await?,
             _ => socket.write_all((fine + &whole).as_bytes()).await?,
         }
     }
-}
-
-/// The request that stands at the beginning, if all of it is there: its length and its body.
-fn request(bytes: &[u8]) -> Option<(usize, Value)> {
-    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let text = std::str::from_utf8(&bytes[..head]).unwrap();
-    let length: usize = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
-    Some((head + length, serde_json::from_slice(bytes.get(head..head + length)?).unwrap()))
+    Ok(())
 }

@@ -7,23 +7,13 @@ use agentouto::providers::Streaming;
 use agentouto::providers::google::Google;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, CallId, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError,
-    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reasoning,
+    Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 
+use crate::openai::{hello, recorded, request};
 use crate::server::{Answer, KEY, Server};
-
-/// What an agent asks after `messages`.
-fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
-    let context = json!({ "system": system, "messages": messages, "turns": 0 });
-    let call_id = CallId::seeded(1)();
-    serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
-}
-
-fn hello() -> Request {
-    request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[])
-}
 
 /// What is sent for a request: its first line, and its body.
 async fn sent(request: &Request) -> (String, Value) {
@@ -89,11 +79,6 @@ fn last(reason: &str, content: Value) -> Value {
     let mut chunk = parts(content);
     chunk["candidates"][0]["finishReason"] = reason.into();
     chunk
-}
-
-fn said(reply: Reply) -> ChatMessage {
-    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
-    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -251,7 +236,7 @@ async fn signed_parts_go_back_as_they_came_and_where_they_came() {
     assert_eq!(reply.tool_calls, [call("x", "a", r#"{"q":[1,"2"]}"#), call("", "b", "{}")]);
     // The context gives ids of its own.
     (reply.tool_calls[0].id, reply.tool_calls[1].id) = ("x_1".into(), "call_2".into());
-    let messages = [ChatMessage::user("go"), said(reply), result("x_1", "a", "1"), result("call_2", "b", "2")];
+    let messages = [ChatMessage::user("go"), recorded(reply), result("x_1", "a", "1"), result("call_2", "b", "2")];
     let expected = json!([
         {"role": "user", "parts": [{"text": "go"}]},
         {"role": "model", "parts": [
@@ -279,7 +264,7 @@ async fn what_the_server_ran_and_made_goes_back_too() {
     ]);
     let reply = read(&[last("STOP", made.clone())]).await;
     assert_eq!(reply.attachments, [Attachment::inline(AttachmentKind::Image, "image/png", b"png")]);
-    assert_eq!(contents(&[said(reply)]).await, json!([{"role": "model", "parts": made}]));
+    assert_eq!(contents(&[recorded(reply)]).await, json!([{"role": "model", "parts": made}]));
 }
 
 #[tokio::test]

@@ -19,6 +19,12 @@ pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tool
     serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
 }
 
+/// A reply as the context records it.
+pub(crate) fn recorded(reply: Reply) -> ChatMessage {
+    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
+    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
+}
+
 pub(crate) fn hello() -> Request {
     request(Agent::new("a", "").model("m"), "", &[ChatMessage::user("hello")], &[])
 }

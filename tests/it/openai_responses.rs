@@ -10,7 +10,7 @@ use agentouto::{
 };
 use serde_json::{Value, json};
 
-use crate::openai::request;
+use crate::openai::{recorded, request};
 use crate::server::{Answer, KEY, Server};
 
 fn agent() -> Agent {
@@ -114,12 +114,6 @@ fn tool_call(id: &str, arguments: &str) -> ToolCall {
 fn output(id: &str, content: impl Into<Content>) -> ChatMessage {
     let output = ToolOutput { content: content.into(), is_error: false };
     ChatMessage::Tool { id: id.into(), name: "search".into(), output }
-}
-
-/// The message that records a reply.
-fn record(reply: Reply) -> ChatMessage {
-    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
-    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
 }
 
 #[tokio::test]
@@ -441,7 +435,7 @@ async fn what_the_server_must_see_again_goes_back() {
     let mut reply = ask(Answer::json(200, &response(&items))).await.0.unwrap();
     // The context gives an id another form where it came before.
     reply.tool_calls[0].id = "call_1_7".into();
-    let messages = [ChatMessage::user("hello"), record(reply), output("call_1_7", "one"), output("call_2", "two")];
+    let messages = [ChatMessage::user("hello"), recorded(reply), output("call_1_7", "one"), output("call_2", "two")];
     let (mut say, mut first, mut second) = (message("I search."), call(1, "{\"q\":1}"), call(2, "{}"));
     say["phase"] = "commentary".into();
     first["call_id"] = "call_1_7".into();
@@ -469,7 +463,7 @@ async fn nothing_goes_back_that_the_server_need_not_or_cannot_know() {
     let mut think = reasoning();
     think["encrypted_content"] = json!(null);
     let items = json!([think, message("a"), call(1, "{}")]);
-    let kept = record(ask(Answer::json(200, &response(&items))).await.0.unwrap());
+    let kept = recorded(ask(Answer::json(200, &response(&items))).await.0.unwrap());
     think.as_object_mut().unwrap().remove("encrypted_content");
     let expected = json!([think, message("a"), call(1, "{}")]);
     assert_eq!(input(agent(), std::slice::from_ref(&kept)).await, expected);

@@ -211,7 +211,7 @@ async fn play(mut socket: TcpStream, answer: Arc<Mutex<Option<Answer>>>, hear: m
 }
 
 /// The next request, unless the client has left.
-async fn read(socket: &mut TcpStream) -> Option<Heard> {
+pub(crate) async fn read(socket: &mut TcpStream) -> Option<Heard> {
     let mut bytes = Vec::new();
     loop {
         if socket.read_buf(&mut bytes).await.ok()? == 0 {

@@ -15,7 +15,7 @@ use crate::provider::{StopReason, Usage};
 use crate::providers::draft::{Call, Draft};
 use crate::providers::failure::Failure;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
 
 /// A whole message, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -158,7 +158,7 @@ impl wire::Decoder for Decoder {
 
     fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
         if event.name == "error" {
-            return Err(Broken::Failed(Failure::reported(&serde_json::from_str(event.data)?)));
+            return Err(failed(event.data));
         }
         // Some gateways end the stream in the manner of Chat Completions.
         if matches!(event.data.trim(), "" | "[DONE]") {
@@ -175,12 +175,15 @@ impl wire::Decoder for Decoder {
                 draft.begin();
                 if let Some(Begun { usage, content }) = message {
                     self.used(usage, draft);
-                    let content = content.into_iter().flatten().zip(0..);
-                    content.into_iter().try_for_each(|(block, index)| self.block(index, block, draft))?;
+                    for (block, index) in content.into_iter().flatten().zip(0..) {
+                        self.block(index, block, draft)?;
+                    }
                 }
             }
             "content_block_start" => {
-                content_block.map_or(Ok(()), |block| self.block(index, block, draft))?;
+                if let Some(block) = content_block {
+                    self.block(index, block, draft)?;
+                }
             }
             "content_block_delta" => {
                 if let Some(delta) = delta {
@@ -198,7 +201,7 @@ impl wire::Decoder for Decoder {
                 draft.complete();
                 return Ok(Progress::Last);
             }
-            "error" => return Err(Broken::Failed(Failure::reported(&serde_json::from_str(event.data)?))),
+            "error" => return Err(failed(event.data)),
             "ping" => {}
             _ => return Ok(Progress::Unknown),
         }
@@ -219,7 +222,6 @@ impl Decoder {
     /// One more block, which may be empty yet.
     fn block(&mut self, index: u64, raw: &RawValue, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
         let block: RawBlock<'_> = serde_json::from_str(raw.get())?;
-        let owned = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
         let content = match &*block.kind {
             "text" => {
                 draft.say(block.text.as_deref().unwrap_or_default());
@@ -290,6 +292,11 @@ impl Decoder {
             reasoning_tokens: known.output_tokens_details.thinking_tokens.count(),
         });
     }
+}
+
+/// What an event of an error says.
+fn failed(data: &str) -> Broken {
+    serde_json::from_str(data).map_or_else(Broken::Unreadable, |error| Broken::Failed(Failure::reported(&error)))
 }
 
 /// The events that matter.

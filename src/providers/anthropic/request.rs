@@ -16,7 +16,7 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound};
+use crate::providers::body::{Fields, List, sound_json};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
@@ -190,7 +190,7 @@ impl<'a> Block<'a> {
     }
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
-        let input = serde_json::from_str(sound(&call.arguments))?;
+        let input = sound_json(&call.arguments)?;
         Ok(Self::ToolUse { id: &call.id, name: &call.name, input })
     }
 

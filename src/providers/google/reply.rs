@@ -16,7 +16,7 @@ use crate::provider::{StopReason, Usage};
 use crate::providers::draft::{Call, Draft};
 use crate::providers::failure::Failure;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
 
 /// A response, a chunk of one, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -241,9 +241,8 @@ impl Kept {
 
 impl From<FunctionCall<'_>> for Call {
     fn from(call: FunctionCall<'_>) -> Self {
-        let text = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
         let arguments = call.args.map_or("{}", RawValue::get).to_owned();
-        Self { id: text(call.id), name: text(call.name), arguments }
+        Self { id: owned(call.id), name: owned(call.name), arguments }
     }
 }
 

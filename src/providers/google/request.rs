@@ -14,7 +14,7 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{self, Attachment, AttachmentSource};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound};
+use crate::providers::body::{Fields, List, sound_json};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the system prompt, the tools and the settings.
@@ -234,7 +234,7 @@ impl<'a> Part<'a> {
     }
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
-        let args = serde_json::from_str(sound(&call.arguments))?;
+        let args = sound_json(&call.arguments)?;
         Ok(Self::FunctionCall(FunctionCall { name: &call.name, args }))
     }
 

@@ -15,7 +15,7 @@ use crate::provider::{StopReason, Usage};
 use crate::providers::draft::{Call, Draft};
 use crate::providers::failure::Failure;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.
@@ -350,13 +350,12 @@ impl Decoder {
 impl CallPiece<'_> {
     fn into_call(self) -> (Call, Marks) {
         let function = self.function.unwrap_or_default();
-        let text = |text: Option<Str<'_>>| text.map_or_else(String::new, |text| text.0.into_owned());
         let arguments = match function.arguments {
             None | Some(Arguments::Object(Value::Null)) => String::new(),
             Some(Arguments::Text(written)) => written.0.into_owned(),
             Some(Arguments::Object(object)) => object.to_string(),
         };
-        let call = Call { id: text(self.id), name: text(function.name), arguments };
+        let call = Call { id: owned(self.id), name: owned(function.name), arguments };
         (call, Marks { index: self.index, extra_content: self.extra_content })
     }
 }
