@@ -13,7 +13,7 @@ use tokio::runtime::Runtime as Tokio;
 const TURNS: usize = 100;
 
 fn runtime(arguments: &str) -> Runtime {
-    let call = ToolCall { id: "".into(), name: "take".into(), arguments: arguments.into() };
+    let call = ToolCall::new("", "take", arguments);
     let take = Reply { tool_calls: vec![call], ..Reply::default() };
     let model = Scripted::computed(move |request: &Request| match request.context.turns() {
         TURNS => Reply::text("done"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ProviderError;
 use crate::message::{CallId, Forward, Name, Return};
 use crate::provider::{Delta, StopReason, Usage};
-use crate::tool::{ToolCall, ToolCallId};
+use crate::tool::{Progress, ToolCall, ToolCallId};
 
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +85,13 @@ pub enum EventKind {
     ToolStart {
         /// What the model asked for.
         call: ToolCall,
+    },
+    /// A tool has come this far.
+    ToolProgress {
+        /// The call's id.
+        id: ToolCallId,
+        /// How far.
+        progress: Progress,
     },
     /// A tool has ended.
     ToolEnd {

@@ -18,6 +18,7 @@ use tokio::task::coop;
 use tracing::Instrument as _;
 
 use crate::agent::Agent;
+use crate::builtin;
 use crate::context::Context;
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
@@ -26,7 +27,10 @@ use crate::prompt::Roster;
 use crate::provider::{Growth, Provider, Reply, Request};
 use crate::scope::{Alive, CallIds, Scope};
 use crate::span;
-use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolOutput, Toolbox};
+use crate::tool::{
+    Arguments, Blocking, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput,
+    Toolbox,
+};
 use crate::turn::{self, Action, Step};
 
 /// The actor. Its state is the proof that it is alive.
@@ -51,7 +55,7 @@ pub(crate) enum Mind {
 /// All that an agent's invocation is handed.
 pub(crate) struct Doors {
     pub(crate) seat: Arc<Seat>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) scene: Arc<Scene>,
     pub(crate) deliver: Arc<dyn Deliver>,
 }
 
@@ -60,6 +64,11 @@ pub(crate) struct Seat {
     pub(crate) agent: Arc<Agent>,
     pub(crate) provider_name: Name,
     pub(crate) provider: Arc<dyn Provider>,
+}
+
+/// Who and what there is, as it stood at one moment. It never changes; peers and tools that join make another.
+pub(crate) struct Scene {
+    pub(crate) roster: Arc<Roster>,
     pub(crate) tools: Arc<Toolbox>,
 }
 
@@ -123,12 +132,12 @@ struct Life<'a> {
 
 impl<'a> Life<'a> {
     fn new(forward: &'a Arc<Forward>, doors: Doors, scope: &'a Scope) -> Self {
-        let seat = &doors.seat;
+        let Doors { seat, scene, .. } = &doors;
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&seat.agent),
-            context: Context::new(doors.roster.prompt(&seat.agent), forward),
-            tools: Arc::clone(seat.tools.specs()),
+            context: Context::new(scene.roster.prompt(&seat.agent), forward),
+            tools: Arc::clone(scene.tools.specs()),
         };
         Self { forward, scope, doors, request, calls: 0 }
     }
@@ -137,7 +146,7 @@ impl<'a> Life<'a> {
     async fn live(&mut self) -> Result<Content, CallError> {
         loop {
             let reply = self.ask().await?;
-            match turn::next(&mut self.request.context, reply, &self.doors.seat.tools, &self.doors.roster) {
+            match turn::next(&mut self.request.context, reply, &self.doors.scene.tools, &self.doors.scene.roster) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.act(actions).await,
             }
@@ -201,8 +210,7 @@ impl<'a> Life<'a> {
             caller: Caller(Arc::new(Line {
                 deliver: Arc::clone(&self.doors.deliver),
                 scope: scope.clone(),
-                name: Arc::clone(&self.forward.receiver),
-                parent: self.forward.call_id,
+                forward: Arc::clone(self.forward),
                 ids: CallIds::under(id),
             })),
         };
@@ -211,12 +219,13 @@ impl<'a> Life<'a> {
             self.show(|| EventKind::ToolStart { call: call.clone() });
             let begun = Instant::now();
             let span = span::tool(call, self.scope);
-            let running = self.watched(run(tool, arguments, context), "tool", &call.name);
+            let running = Box::pin(persist(&tool, call, arguments, context));
+            let running = self.watched(running, "tool", &call.name);
             let result = match AssertUnwindSafe(running.instrument(span.clone())).catch_unwind().await {
                 Ok(result) => result,
                 Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
             };
-            let result = result.map_err(|ToolError(text)| format!("[{}] {text}", call.name));
+            let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
             let output = ToolOutput::from_result(result);
             span::ran(&span, &output, self.scope);
             self.show(|| EventKind::ToolEnd {
@@ -291,22 +300,39 @@ async fn all(mut acting: Vec<Acting<'_>>) -> Vec<ToolOutput> {
     outputs
 }
 
-/// Runs a tool where it belongs: here, or on a thread that it may block.
-fn run(
-    tool: Arc<dyn Tool>,
-    arguments: Arguments,
+/// How long to wait before a tool is run again that says that the network failed.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+
+/// Runs a tool, and once more where it says that the network failed.
+async fn persist(
+    tool: &Arc<dyn Tool>,
+    call: &ToolCall,
+    mut arguments: Arguments,
     context: ToolContext,
-) -> BoxFuture<'static, Result<Content, ToolError>> {
+) -> Result<Content, ToolError> {
+    for pause in PAUSES {
+        match run(tool, arguments, context.clone()).await {
+            Err(error) if error.kind == ToolErrorKind::Network => tokio::time::sleep(pause).await,
+            result => return result,
+        }
+        // They were read once, so they can be read again.
+        arguments = builtin::arguments(&call.arguments).unwrap_or_default();
+    }
+    run(tool, arguments, context).await
+}
+
+/// Runs a tool where it belongs: here, or on a thread that it may block.
+async fn run(tool: &Arc<dyn Tool>, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
     match tool.blocking() {
-        Blocking::Never => Box::pin(async move { tool.call(arguments, context).await }),
-        Blocking::Always => Box::pin(async move {
-            let threads = tokio::runtime::Handle::current();
+        Blocking::Never => tool.call(arguments, context).await,
+        Blocking::Always => {
+            let (tool, threads) = (Arc::clone(tool), tokio::runtime::Handle::current());
             let ended = tokio::task::spawn_blocking(move || threads.block_on(tool.call(arguments, context))).await;
             ended.unwrap_or_else(|failed| match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(cancelled) => Err(cancelled.into()),
             })
-        }),
+        }
     }
 }
 
@@ -347,16 +373,21 @@ impl Drop for Asking<'_> {
 pub(crate) struct Line {
     pub(crate) deliver: Arc<dyn Deliver>,
     pub(crate) scope: Scope,
-    pub(crate) name: Name,
-    pub(crate) parent: CallId,
+    /// What is being served.
+    pub(crate) forward: Arc<Forward>,
     pub(crate) ids: CallIds,
 }
 
 impl CallAgent for Line {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let forward = Forward::new(self.ids.draw(), Some(self.parent), &self.name, agent, content);
+        let Forward { call_id: parent, receiver: name, .. } = &*self.forward;
+        let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
         let scope = self.scope.child();
         Box::pin(held(Arc::clone(&self.deliver).deliver(forward, &scope), scope))
+    }
+
+    fn progress(&self, id: &ToolCallId, progress: Progress) {
+        self.scope.show(&self.forward, || EventKind::ToolProgress { id: Arc::clone(id), progress });
     }
 }
 

@@ -43,6 +43,8 @@ mod context;
 mod error;
 mod event;
 mod invocation;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod message;
 mod prompt;
 mod provider;
@@ -69,6 +71,8 @@ pub use provider::{Delta, Growth, Provider, Reply, Request, StopReason, Usage};
 pub use router::{Incoming, ReplyPort};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::Events;
-pub use tool::{Arguments, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolOutput, ToolSpec};
+pub use tool::{
+    Arguments, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+};
 pub use trace::{CallNode, CallTree, Log, Message};
 pub use user::{Call, Report, RunError, User};

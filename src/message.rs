@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::context::ChatMessage;
 use crate::error::CallError;
+use crate::tool::{Progress, ToolCallId};
 
 /// The name of an agent, an actor, a user, a tool or a provider. Cheap to clone; compared exactly.
 pub type Name = Arc<str>;
@@ -249,6 +250,9 @@ pub struct Caller(pub(crate) Arc<dyn CallAgent>);
 /// What a [`Caller`] calls through.
 pub(crate) trait CallAgent: Send + Sync {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
+
+    /// Shows how far a tool has come, if it is one that calls.
+    fn progress(&self, _: &ToolCallId, _: Progress) {}
 }
 
 impl Caller {

@@ -29,6 +29,11 @@ pub trait Provider: Send + Sync + 'static {
         request: &'a Request,
         growth: &'a mut Growth<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
+
+    /// Whether a model can call functions; `None` if that is not known. Default: not known.
+    fn function_calling(&self, _model: &str) -> Option<bool> {
+        None
+    }
 }
 
 /// What a model is asked. It lives as long as its invocation; only its context grows.
@@ -100,8 +105,8 @@ impl Reply {
     /// The same reply, calling one more tool.
     #[must_use]
     pub fn and_tool(mut self, name: &str, arguments: Value) -> Self {
-        let id = format!("call_{}", self.tool_calls.len()).into();
-        self.tool_calls.push(ToolCall { id, name: name.into(), arguments: arguments.to_string().into() });
+        let id = format!("call_{}", self.tool_calls.len());
+        self.tool_calls.push(ToolCall::new(id, name, arguments.to_string()));
         self.stop_reason = StopReason::ToolCalls;
         self
     }

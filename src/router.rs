@@ -18,7 +18,7 @@ use tokio_util::sync::DropGuard;
 use crate::agent::Agent;
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
-use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Seat, panic_text};
+use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Scene, Seat, panic_text};
 use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
 use crate::prompt::Roster;
 use crate::provider::Provider;
@@ -29,9 +29,8 @@ use crate::turn::nearest;
 /// Who there is, and what they work with.
 pub(crate) struct Router {
     peers: DashMap<Name, Peer>,
-    roster: RwLock<Arc<Roster>>,
+    scene: RwLock<Arc<Scene>>,
     providers: HashMap<Name, Arc<dyn Provider>>,
-    tools: Arc<Toolbox>,
     call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
     /// Above the scopes of all calls.
     root: Scope,
@@ -54,9 +53,8 @@ impl Router {
     ) -> Self {
         Self {
             peers: DashMap::new(),
-            roster: RwLock::default(),
+            scene: RwLock::new(Arc::new(Scene { roster: Arc::default(), tools: Arc::new(tools) })),
             providers,
-            tools: Arc::new(tools),
             call_ids: Mutex::new(call_ids),
             root,
         }
@@ -82,39 +80,46 @@ impl Router {
             (None, ..) => return Err(BuildError::NoProvider { agent: agent.name, known: known() }),
         };
         let (provider_name, provider) = (Arc::clone(chosen.0), Arc::clone(chosen.1));
-        let (agent, tools) = (Arc::new(agent), Arc::clone(&self.tools));
-        Ok(Peer::Agent(Arc::new(Seat { agent, provider_name, provider, tools })))
+        Ok(Peer::Agent(Arc::new(Seat { agent: Arc::new(agent), provider_name, provider })))
     }
 
     /// Adds peers, each with what the others are told of it. If a name is taken, nobody is added.
     pub(crate) fn join(&self, peers: Vec<(Name, Arc<str>, Peer)>) -> Result<(), Name> {
-        let mut roster = self.roster.write().unwrap_or_else(PoisonError::into_inner);
+        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
         let mut names = HashSet::new();
-        if let Some((taken, ..)) = peers.iter().find(|(name, ..)| roster.contains(name) || !names.insert(name)) {
+        if let Some((taken, ..)) = peers.iter().find(|(name, ..)| scene.roster.contains(name) || !names.insert(name)) {
             return Err(Arc::clone(taken));
         }
-        let mut all = roster.peers().to_vec();
+        let mut all = scene.roster.peers().to_vec();
         for (name, description, peer) in peers {
             self.peers.insert(Arc::clone(&name), peer);
             all.push((name, description));
         }
-        *roster = Arc::new(Roster::new(all));
+        *scene = Arc::new(Scene { roster: Arc::new(Roster::new(all)), tools: Arc::clone(&scene.tools) });
         Ok(())
     }
 
     /// Takes a peer away; `false` if there is none of that name. Calls that it serves go on.
     pub(crate) fn leave(&self, name: &str) -> bool {
-        let mut roster = self.roster.write().unwrap_or_else(PoisonError::into_inner);
+        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
         let is_gone = self.peers.remove(name).is_some();
         if is_gone {
-            let rest = roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
-            *roster = Arc::new(Roster::new(rest));
+            let rest = scene.roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
+            *scene = Arc::new(Scene { roster: Arc::new(Roster::new(rest)), tools: Arc::clone(&scene.tools) });
         }
         is_gone
     }
 
-    pub(crate) fn roster(&self) -> Arc<Roster> {
-        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
+    /// Changes the tools, for calls that begin from now on.
+    pub(crate) fn change_tools<T, E>(&self, change: impl FnOnce(&Scene) -> Result<(Toolbox, T), E>) -> Result<T, E> {
+        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
+        let (tools, changed) = change(&scene)?;
+        *scene = Arc::new(Scene { roster: Arc::clone(&scene.roster), tools: Arc::new(tools) });
+        Ok(changed)
+    }
+
+    pub(crate) fn scene(&self) -> Arc<Scene> {
+        Arc::clone(&self.scene.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn root(&self) -> &Scope {
@@ -133,7 +138,7 @@ impl Router {
 
     /// What comes of a Forward to nobody: it is not sent, and its sender reads who there is.
     fn undelivered(&self, forward: &Forward, scope: &Scope) -> Return {
-        let roster = self.roster();
+        let roster = &self.scene().roster;
         let (nearest, count) = (nearest(&forward.receiver, roster.names()), roster.peers().len());
         let error = CallError::UnknownAgent { agent: Arc::clone(&forward.receiver), nearest, count };
         scope.show(forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
@@ -159,7 +164,7 @@ impl Deliver for Router {
             Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
             Peer::User(answerer) => pending.on(invoke(forward, Mind::Person(answerer), scope.clone(), alive)),
             Peer::Agent(seat) => {
-                let doors = Doors { seat, roster: self.roster(), deliver: Arc::clone(&self) as Arc<dyn Deliver> };
+                let doors = Doors { seat, scene: self.scene(), deliver: Arc::clone(&self) as Arc<dyn Deliver> };
                 pending.on(invoke(forward, Mind::Model(doors), scope.clone(), alive))
             }
         }
@@ -259,8 +264,7 @@ impl ActorPeer {
             let line = Line {
                 deliver,
                 scope: scope.clone(),
-                name: Arc::clone(&name),
-                parent: forward.call_id,
+                forward: Arc::clone(&forward),
                 ids: CallIds::under(forward.call_id),
             };
             let reply =

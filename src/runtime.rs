@@ -13,7 +13,7 @@ use crate::message::{Answerer, CallId, Content, Name};
 use crate::provider::Provider;
 use crate::router::{ActorPeer, Incoming, Peer, Router};
 use crate::scope::{Events, Hub, Scope};
-use crate::tool::{Tool, Toolbox};
+use crate::tool::{Tool, ToolSpec, Toolbox};
 use crate::user::{Report, RunError, User};
 
 /// The name of the user that [`Runtime::run`] calls as, which no agent and no actor may have.
@@ -93,6 +93,32 @@ impl Runtime {
         join(&self.router, [Joining::User(name.into(), role.into(), Arc::new(answerer))])
     }
 
+    /// Adds a tool, for every agent. Invocations that are under way do not see it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuntimeBuilder::build`].
+    pub fn join_tool(&self, tool: impl Tool) -> Result<(), BuildError> {
+        self.exchange_tools(&[], vec![Arc::new(tool)]).map(drop)
+    }
+
+    /// Takes away the tool of that name; `false` if there is none. Invocations that are under way keep it.
+    pub fn leave_tool(&self, name: &str) -> bool {
+        self.exchange_tools(&[name.into()], Vec::new()).is_ok_and(|gone| gone > 0)
+    }
+
+    /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
+    pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
+        self.router.change_tools(|scene| {
+            let before = scene.tools.tools();
+            let (gone, mut all): (Vec<_>, Vec<_>) = before.partition(|(spec, _)| leaving.contains(&spec.name));
+            for tool in joining {
+                all.push((tool.spec(), tool));
+            }
+            Ok((toolbox(all)?, gone.len()))
+        })
+    }
+
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
     /// on; further ones fail.
     pub fn leave(&self, name: &str) -> bool {
@@ -129,7 +155,7 @@ impl Runtime {
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roster = self.router.roster();
+        let roster = &self.router.scene().roster;
         f.debug_struct("Runtime").field("peers", &roster.names().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
@@ -218,7 +244,7 @@ impl RuntimeBuilder {
                 return Err(BuildError::Name { what: "provider", name, reason: TAKEN });
             }
         }
-        let tools = toolbox(self.tools)?;
+        let tools = toolbox(self.tools.into_iter().map(|tool| (tool.spec(), tool)).collect())?;
         let root = Scope::root(Hub::new(self.records_content));
         let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
         let router = Router::new(providers, tools, call_ids, root);
@@ -253,20 +279,18 @@ fn join(router: &Router, joining: impl IntoIterator<Item = Joining>) -> Result<(
     router.join(peers).map_err(|name| BuildError::Name { what: "agent, actor or user", name, reason: TAKEN })
 }
 
-fn toolbox(tools: Vec<Arc<dyn Tool>>) -> Result<Toolbox, BuildError> {
-    let (mut named, mut names) = (Vec::new(), HashSet::new());
-    for tool in tools {
-        let spec = tool.spec();
-        check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
-        if !names.insert(Arc::clone(&spec.name)) {
-            return Err(BuildError::Name { what: "tool", name: spec.name, reason: TAKEN });
+fn toolbox(tools: Vec<(ToolSpec, Arc<dyn Tool>)>) -> Result<Toolbox, BuildError> {
+    let mut names = HashSet::new();
+    for (ToolSpec { name, parameters, .. }, _) in &tools {
+        check_name("tool", name, &[CALL_AGENT, FINISH])?;
+        if !names.insert(name) {
+            return Err(BuildError::Name { what: "tool", name: Arc::clone(name), reason: TAKEN });
         }
-        if spec.parameters["type"] != "object" {
-            return Err(BuildError::Parameters { tool: spec.name });
+        if parameters["type"] != "object" {
+            return Err(BuildError::Parameters { tool: Arc::clone(name) });
         }
-        named.push((spec, tool));
     }
-    Ok(Toolbox::new(named, builtin::specs()))
+    Ok(Toolbox::new(tools, builtin::specs()))
 }
 
 fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), BuildError> {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -73,6 +74,16 @@ pub struct ToolCall {
     pub name: Name,
     /// The arguments as the model wrote them; a JSON object, if all is well.
     pub arguments: Arc<str>,
+    /// Why it cannot be carried out, where the provider knows: the words with which it is refused, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malformed: Option<Arc<str>>,
+}
+
+impl ToolCall {
+    /// A call as a model made it.
+    pub fn new(id: impl Into<ToolCallId>, name: impl Into<Name>, arguments: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into(), malformed: None }
+    }
 }
 
 /// What came of a tool call, as the model reads it.
@@ -109,13 +120,73 @@ pub struct ToolContext {
     pub caller: Caller,
 }
 
-/// Why a tool failed, in words that the model reads. Made from any error by `?`.
+impl ToolContext {
+    /// Tells whoever observes the call how far the tool has come. Without observers it costs nothing.
+    pub fn progress(&self, progress: Progress) {
+        self.caller.0.progress(&self.tool_call_id, progress);
+    }
+}
+
+/// How far a tool has come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// How much is done, in units of the tool's own. It grows.
+    pub done: f64,
+    /// How much there is to do, in the same units, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// What is being done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<str>>,
+}
+
+/// Why a tool failed. Made from any error by `?`, or by one of the functions here, which say more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolError(pub Arc<str>);
+#[non_exhaustive]
+pub struct ToolError {
+    /// What kind of failure it is.
+    pub kind: ToolErrorKind,
+    /// What happened, in words that the model reads.
+    pub message: Arc<str>,
+}
+
+/// What kind of failure a [`ToolError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolErrorKind {
+    /// The network failed, and nothing was done. The tool is run again, up to twice.
+    Network,
+    /// The tool may not do this with the key or the rights that it has.
+    Authentication,
+    /// It took too long.
+    Timeout,
+    /// Anything else.
+    Other,
+}
+
+impl ToolError {
+    /// The network failed before anything was done, so that it does no harm to run the tool once more: it is run again
+    /// after 0.5 s, and after another second.
+    pub fn network(what: impl Display) -> Self {
+        Self { kind: ToolErrorKind::Network, message: format!("network error: {what}").into() }
+    }
+
+    /// The tool was not allowed to do it. `setting` is what a person must check: a variable, a file, an account.
+    pub fn authentication(setting: &str, what: impl Display) -> Self {
+        let message = format!("authentication failed: {what}; check the configuration of `{setting}`");
+        Self { kind: ToolErrorKind::Authentication, message: message.into() }
+    }
+
+    /// It was not done within the time there was.
+    #[must_use]
+    pub fn timeout(limit: Duration) -> Self {
+        Self { kind: ToolErrorKind::Timeout, message: format!("timed out after {limit:?}").into() }
+    }
+}
 
 impl<E: Display> From<E> for ToolError {
     fn from(error: E) -> Self {
-        Self(error.to_string().into())
+        Self { kind: ToolErrorKind::Other, message: error.to_string().into() }
     }
 }
 
@@ -312,9 +383,10 @@ pub(crate) fn parameters<A: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// The tools of a runtime: what every model is offered, and what runs when one is called.
+/// The tools of a runtime as they stood at one moment: what every model is offered, and what runs when one is called.
 pub(crate) struct Toolbox {
     tools: HashMap<Name, Arc<dyn Tool>>,
+    /// Of the tools in their order, then of those that are part of the runtime.
     specs: Arc<[ToolSpec]>,
 }
 
@@ -331,6 +403,11 @@ impl Toolbox {
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)
+    }
+
+    /// The tools that are not part of the runtime, in their order.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = (ToolSpec, Arc<dyn Tool>)> {
+        self.specs.iter().filter_map(|spec| Some((spec.clone(), Arc::clone(self.find(&spec.name)?))))
     }
 }
 

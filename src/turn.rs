@@ -43,9 +43,8 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
     }
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
-    let answer =
-        reply.tool_calls.iter().filter(|call| ends(call)).find_map(|call| builtin::finish(&call.arguments).ok());
-    if let Some(answer) = answer {
+    let mut readable = reply.tool_calls.iter().filter(|call| ends(call) && call.malformed.is_none());
+    if let Some(answer) = readable.find_map(|call| builtin::finish(&call.arguments).ok()) {
         return Step::Finish(answer.into());
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
@@ -59,6 +58,9 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
 }
 
 fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
+    if let Some(reason) = &call.malformed {
+        return Err(reason.to_string());
+    }
     match &*call.name {
         FINISH => Err(builtin::finish(&call.arguments).err().unwrap_or_default()),
         CALL_AGENT => {
@@ -144,8 +146,7 @@ mod tests {
     }
 
     fn raw(name: &str, arguments: &str) -> Reply {
-        let call = ToolCall { id: "1".into(), name: name.into(), arguments: arguments.into() };
-        Reply { tool_calls: vec![call], ..Reply::default() }
+        Reply { tool_calls: vec![ToolCall::new("1", name, arguments)], ..Reply::default() }
     }
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn fault_27_ids_that_repeat_or_are_missing_are_made_unique() {
-        let call = |id: &str| ToolCall { id: id.into(), name: "search".into(), arguments: "{}".into() };
+        let call = |id: &str| ToolCall::new(id, "search", "{}");
         let reply = |ids: &[&str]| Reply { tool_calls: ids.iter().map(|id| call(id)).collect(), ..Reply::default() };
         let (mut context, tools, roster) = (context(), toolbox(&["search"]), Roster::default());
         let mut ids = Vec::new();

@@ -29,6 +29,7 @@ use crate::provider::{Growth, Provider, Reply, Request};
 /// or port is followed.
 pub struct Api<W> {
     retry: Retry<Endpoint<W>>,
+    function_calling: Option<bool>,
 }
 
 /// When a reply is asked for piece by piece.
@@ -66,7 +67,7 @@ impl<W: Wire> Api<W> {
             unknown: Mutex::default(),
             wire: PhantomData,
         };
-        Self { retry: Retry::around(endpoint) }.base_url(base_url)
+        Self { retry: Retry::around(endpoint), function_calling: None }.base_url(base_url)
     }
 
     /// With the key, and the address if there is one, in the environment. The documentation of each name of this type
@@ -145,6 +146,14 @@ impl<W: Wire> Api<W> {
         self
     }
 
+    /// Whether the models that are served can call functions.
+    /// Default: those of the vendor can; of another server it is not known.
+    #[must_use]
+    pub fn function_calling(mut self, can: bool) -> Self {
+        self.function_calling = Some(can);
+        self
+    }
+
     fn endpoint(&mut self) -> &mut Endpoint<W> {
         self.retry.inner_mut()
     }
@@ -157,6 +166,12 @@ impl<W: Wire> Provider for Api<W> {
         growth: &'a mut Growth<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         self.retry.reply(request, growth)
+    }
+
+    fn function_calling(&self, _: &str) -> Option<bool> {
+        // What the vendors themselves serve today can; what others serve at their addresses, nobody knows.
+        let is_vendor = self.retry.inner().address == W::VENDOR.address;
+        self.function_calling.or(is_vendor.then_some(true))
     }
 }
 

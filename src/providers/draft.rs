@@ -194,6 +194,6 @@ impl Call {
 
 impl From<Call> for ToolCall {
     fn from(call: Call) -> Self {
-        Self { id: call.id.into(), name: call.name.into(), arguments: call.arguments.into() }
+        Self::new(call.id, call.name, call.arguments)
     }
 }

@@ -204,6 +204,10 @@ impl Budget {
 }
 
 impl<P: Provider> Provider for Retry<P> {
+    fn function_calling(&self, model: &str) -> Option<bool> {
+        self.inner.function_calling(model)
+    }
+
     fn reply<'a>(
         &'a self,
         request: &'a Request,

@@ -43,6 +43,7 @@ use crate::provider::{Delta, Growth, Provider, Reply, Request};
 pub struct Scripted {
     scripts: HashMap<Name, Script>,
     for_everybody: Option<Compute>,
+    function_calling: Option<bool>,
 }
 
 type Compute = Box<dyn Fn(&Request) -> ScriptedReply + Send + Sync>;
@@ -112,6 +113,13 @@ impl Scripted {
         self
     }
 
+    /// Says whether its models can call functions. Default: that is not known. They do as the script says in any case.
+    #[must_use]
+    pub fn function_calling(mut self, can: bool) -> Self {
+        self.function_calling = Some(can);
+        self
+    }
+
     fn script(&mut self, agent: impl Into<Name>) -> &mut Script {
         self.scripts.entry(agent.into()).or_default()
     }
@@ -163,6 +171,10 @@ impl Provider for Scripted {
                 scripted.perform()
             }),
         }
+    }
+
+    fn function_calling(&self, _: &str) -> Option<bool> {
+        self.function_calling
     }
 }
 

@@ -70,7 +70,7 @@ fn said(piece: &str) -> Vec<Value> {
 }
 
 fn call(id: &str, arguments: &str) -> ToolCall {
-    ToolCall { id: id.into(), name: "search".into(), arguments: arguments.into() }
+    ToolCall::new(id, "search", arguments)
 }
 
 fn result(id: &str, content: impl Into<Content>, is_error: bool) -> ChatMessage {

@@ -16,8 +16,11 @@ use crate::team::{path, team};
 
 /// A reply with one tool call, as it came over the wire.
 fn raw(id: &str, name: &str, arguments: &str) -> Reply {
-    let call = ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() };
-    Reply { tool_calls: vec![call], stop_reason: StopReason::ToolCalls, ..Reply::default() }
+    Reply {
+        tool_calls: vec![ToolCall::new(id, name, arguments)],
+        stop_reason: StopReason::ToolCalls,
+        ..Reply::default()
+    }
 }
 
 /// A tool that gives back its arguments.

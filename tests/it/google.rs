@@ -82,7 +82,7 @@ fn last(reason: &str, content: Value) -> Value {
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
-    ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }
+    ToolCall::new(id, name, arguments)
 }
 
 fn result(id: &str, name: &str, content: impl Into<Content>) -> ChatMessage {

@@ -17,4 +17,5 @@ mod scenarios;
 mod server;
 mod team;
 mod tidy;
+mod tools;
 mod trace;

@@ -108,7 +108,7 @@ fn reasoning() -> Value {
 }
 
 fn tool_call(id: &str, arguments: &str) -> ToolCall {
-    ToolCall { id: id.into(), name: "search".into(), arguments: arguments.into() }
+    ToolCall::new(id, "search", arguments)
 }
 
 fn output(id: &str, content: impl Into<Content>) -> ChatMessage {

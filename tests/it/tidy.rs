@@ -9,17 +9,20 @@ const FLOORS: [&[&str]; 4] = [
     &["message", "agent", "tool", "context", "provider", "event", "error"],
     &["prompt", "builtin", "turn", "trace"],
     &["scope", "span", "invocation", "router", "user", "runtime"],
-    &["providers"],
+    &["schema", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 6] = [
+const FOREIGN: [(&str, &[&str]); 9] = [
     ("ractor", &["invocation", "router", "runtime"]),
-    ("tokio", &["scope", "invocation", "router", "user", "providers"]),
+    ("tokio", &["scope", "invocation", "router", "user", "providers", "tools", "mcp"]),
     ("dashmap", &["router"]),
     ("reqwest", &["providers/http"]),
     ("secrecy", &["providers/http", "providers/api"]),
     ("bytes", &["providers/http", "providers/body"]),
+    ("jsonschema", &["schema"]),
+    ("rmcp", &["mcp"]),
+    ("axum", &["mcp/server"]),
 ];
 
 /// Every source file but `lib.rs`, by its path without ending, with what it uses of this crate and of others.
@@ -88,12 +91,13 @@ fn a_foreign_crate_is_named_only_where_it_belongs() {
 
 #[test]
 fn the_core_stays_small() {
+    let core = FLOORS[..3].concat();
     let lines: usize = sources()
         .iter()
-        .filter(|(name, _)| module(name) != "providers")
+        .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_800, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 2_900, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

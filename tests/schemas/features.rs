@@ -132,11 +132,7 @@ fn hello() -> ChatMessage {
 }
 
 fn called(calls: &[(&str, &str)]) -> ChatMessage {
-    let call = |(id, arguments): &(&str, &str)| ToolCall {
-        id: (*id).into(),
-        name: "search".into(),
-        arguments: (*arguments).into(),
-    };
+    let call = |(id, arguments): &(&str, &str)| ToolCall::new(*id, "search", *arguments);
     let tool_calls = calls.iter().map(call).collect();
     ChatMessage::Assistant { text: Some("Let me look.".into()), reasoning: None, tool_calls, opaque: None }
 }

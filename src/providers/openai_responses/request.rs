@@ -80,7 +80,7 @@ fn plain(text: Option<&str>, tool_calls: &[ToolCall], list: &mut List<'_>) -> se
     if let Some(text) = text {
         list.push(&Item::Message { role: "assistant", content: Text::Plain(text) })?;
     }
-    for ToolCall { id, name, arguments } in tool_calls {
+    for ToolCall { id, name, arguments, .. } in tool_calls {
         list.push(&Item::FunctionCall { call_id: id, name, arguments: sound(arguments) })?;
     }
     Ok(())

@@ -223,7 +223,7 @@ impl Said {
             if wire == Wire::Gemini {
                 call.id = None;
             }
-            ToolCall { id: id.into(), name: (&*call.name).into(), arguments: call.written_arguments().into() }
+            ToolCall::new(id, &*call.name, call.written_arguments())
         });
         let tool_calls = calls.collect();
         let text = Some(&*self.text).filter(|text| !text.is_empty()).map(Into::into);

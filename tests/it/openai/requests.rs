@@ -22,8 +22,7 @@ async fn every_kind_of_message_has_its_wire_form() {
         .attach(Attachment::inline(AttachmentKind::Audio, "audio/mpeg", b"mp3"))
         .attach(Attachment::inline(AttachmentKind::Document, "application/pdf", b"pdf").named("a.pdf"))
         .attach(Attachment::url(AttachmentKind::Document, "https://example.com/b.pdf"));
-    let call =
-        |id: &str, arguments: &str| ToolCall { id: id.into(), name: "search".into(), arguments: arguments.into() };
+    let call = |id: &str, arguments: &str| ToolCall::new(id, "search", arguments);
     let calls = vec![call("1", r#"{"q": 1}"#), call("2", r#"{"q": "#)];
     let output = |id: &str, content: Content| ChatMessage::Tool {
         id: id.into(),

@@ -171,7 +171,7 @@ impl ScriptedCall {
             Written::Json(json) => blanks.fill_all(json).to_string().into(),
             Written::Raw(raw) => Arc::clone(raw),
         };
-        ToolCall { id: Arc::clone(&self.id), name: Arc::clone(&self.name), arguments }
+        ToolCall::new(Arc::clone(&self.id), Arc::clone(&self.name), arguments)
     }
 }
 

@@ -1,0 +1,139 @@
+//! Tools: what becomes of their errors, what they tell of their progress, and that they come and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use agentouto::providers::scripted::Scripted;
+use agentouto::tool::{self, NoArguments};
+use agentouto::{
+    Arguments, BoxFuture, BuildError, ChatMessage, Content, EventKind, Progress, Reply, Request, StopReason, Tool,
+    ToolCall, ToolContext, ToolError, ToolErrorKind, ToolSpec,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::team::team;
+
+/// A model that uses the tool `net` once, and then says what it read.
+fn model() -> Scripted {
+    Scripted::computed(|request: &Request| match request.context.turns() {
+        0 => Reply::tool("net", json!({"n": 1})),
+        _ => Reply::text(last_output(request)),
+    })
+}
+
+fn last_output(request: &Request) -> Arc<str> {
+    match request.context.messages().last() {
+        Some(ChatMessage::Tool { output, .. }) => Arc::clone(&output.content.text),
+        other => panic!("expected a tool's output, got {other:?}"),
+    }
+}
+
+/// What the model reads of a tool that fails with each of these errors in turn, how often the tool ran, and for how
+/// long.
+async fn read<const N: usize>(errors: [ToolError; N]) -> (String, usize, Duration) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let parameters = json!({"type": "object", "properties": {}});
+    let spec = ToolSpec { name: "net".into(), description: "".into(), parameters };
+    let net = tool::from_spec(spec, move |arguments| {
+        assert_eq!(arguments["n"], 1, "the arguments are the same each time");
+        let error = errors.get(count.fetch_add(1, Ordering::SeqCst)).cloned();
+        async move { error.map_or(Ok("fine"), Err) }
+    });
+    let runtime = team(model(), ["a"]).tool(net).build().unwrap();
+    let begun = Instant::now();
+    let read = runtime.run("a", "go").await.unwrap().output.to_string();
+    (read, runs.load(Ordering::SeqCst), begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_network_failed_is_run_again_twice_and_no_more() {
+    let reset = || ToolError::network("connection reset");
+    assert_eq!(read([reset()]).await, ("fine".to_owned(), 2, Duration::from_millis(500)));
+    assert_eq!(read([reset(), reset()]).await, ("fine".to_owned(), 3, Duration::from_millis(1500)));
+    let text = "Error: [net] network error: connection reset".to_owned();
+    assert_eq!(read([reset(), reset(), reset()]).await, (text, 3, Duration::from_millis(1500)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_failures_are_told_at_once_in_words_that_say_what_to_do() {
+    let refused = ToolError::authentication("NET_TOKEN", "401 Unauthorized");
+    assert_eq!(refused.kind, ToolErrorKind::Authentication);
+    let text = "Error: [net] authentication failed: 401 Unauthorized; check the configuration of `NET_TOKEN`";
+    assert_eq!(read([refused]).await, (text.to_owned(), 1, Duration::ZERO));
+
+    let late = ToolError::timeout(Duration::from_secs(30));
+    assert_eq!(read([late]).await, ("Error: [net] timed out after 30s".to_owned(), 1, Duration::ZERO));
+    assert_eq!(read(["no".into()]).await, ("Error: [net] no".to_owned(), 1, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn a_tool_tells_observers_how_far_it_has_come() {
+    struct Net;
+    impl Tool for Net {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec { name: "net".into(), description: "".into(), parameters: json!({"type": "object"}) }
+        }
+
+        fn call(&self, _: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+            context.progress(Progress { done: 1.0, total: Some(2.0), message: Some("half".into()) });
+            Box::pin(async { Ok("done".into()) })
+        }
+    }
+    let mut call = team(model(), ["a"]).tool(Net).build().unwrap().user("user").forward("a", "go");
+    let mut seen = Vec::new();
+    while let Some(event) = call.next_event().await {
+        if let EventKind::ToolProgress { id, progress } = event.kind {
+            assert_eq!((event.call_id, event.parent), (call.call_id(), None));
+            seen.push((id.to_string(), progress));
+        }
+    }
+    let half = Progress { done: 1.0, total: Some(2.0), message: Some("half".into()) };
+    assert_eq!(seen, [("call_0".to_owned(), half)]);
+}
+
+#[tokio::test]
+async fn tools_join_and_leave_for_calls_that_begin_later() {
+    let offered = |request: &Request| request.tools.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(" ");
+    let model = Scripted::computed(move |request: &Request| match request.context.turns() {
+        0 if request.context.input() == "use" => Reply::tool("net", json!({})),
+        0 => Reply::text(offered(request)),
+        _ => Reply::text(last_output(request)),
+    });
+    let tool = |name: &'static str| tool::function(name, "", move |_: NoArguments| async move { name });
+    let runtime = team(model, ["a"]).tool(tool("first")).build().unwrap();
+    let said = async |input: &str| runtime.run("a", input).await.unwrap().output.to_string();
+    assert_eq!(said("list").await, "first call_agent finish");
+
+    runtime.join_tool(tool("net")).unwrap();
+    assert_eq!(said("list").await, "first net call_agent finish");
+    assert_eq!(said("use").await, "net");
+    for (name, reason) in [("net", "taken"), ("finish", "reserved"), ("", "empty")] {
+        let refused = runtime.join_tool(tool(name)).unwrap_err();
+        assert!(matches!(&refused, BuildError::Name { what: "tool", .. }), "{refused:?}");
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+
+    assert!(runtime.leave_tool("net"));
+    assert!(!runtime.leave_tool("net"), "it is gone");
+    assert!(!runtime.leave_tool("finish"), "it is part of the runtime");
+    assert_eq!(said("list").await, "first call_agent finish");
+    assert!(said("use").await.starts_with("Error: [net] Tool not found"));
+}
+
+#[tokio::test]
+async fn a_call_that_its_provider_could_not_read_is_refused_with_the_providers_words() {
+    let model = Scripted::computed(|request: &Request| match request.context.turns() {
+        0 => {
+            let bad = |name| ToolCall { malformed: Some("no name".into()), ..ToolCall::new(name, name, "{}") };
+            let tool_calls = vec![bad("net"), bad("finish")];
+            Reply { tool_calls, stop_reason: StopReason::ToolCalls, ..Reply::default() }
+        }
+        _ => Reply::text(last_output(request)),
+    });
+    let net = tool::function("net", "", |_: NoArguments| async { panic!("it must not run") as &str });
+    let report = team(model, ["a"]).tool(net).build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(&*report.output, "Error: [finish] no name");
+}
