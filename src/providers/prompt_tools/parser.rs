@@ -56,6 +56,8 @@ pub struct Parser {
     calls: Vec<ToolCall>,
     /// How much text the calls have.
     read: usize,
+    /// How many calls are malformed, if only the last is counted of those that were written as one.
+    malformed: usize,
     /// Whether this reads the inside of a fence, where another one is nothing special.
     is_inside: bool,
 }
@@ -113,6 +115,8 @@ struct Tentative {
 const LONGEST_HEAD: usize = 1024;
 /// How much text calls may have in all, in bytes.
 const MOST_READ: usize = 16 << 20;
+/// How many calls of one answer are told to be malformed. What follows them is not read.
+const MOST_MALFORMED: usize = 32;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
 
@@ -173,6 +177,7 @@ impl Parser {
             tentative: None,
             calls: Vec::new(),
             read: 0,
+            malformed: 0,
             is_inside: false,
         }
     }
@@ -278,6 +283,10 @@ impl Parser {
 
     /// A `<` outside of code.
     fn tag(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        // Most that looks like a tag is none, and is seen to be by its second byte.
+        if rest.as_bytes().get(1).is_some_and(|byte| !b"t/f|r".contains(byte)) {
+            return Some(self.show(rest, 1, shown));
+        }
         let Some((tag, opens)) = TAGS.into_iter().find(|(tag, _)| rest.starts_with(tag)) else {
             let may_be = !is_whole && TAGS.iter().any(|(tag, _)| tag.starts_with(rest));
             return if may_be { None } else { Some(self.show(rest, 1, shown)) };
@@ -428,6 +437,10 @@ impl Parser {
                 let name = call::attribute(&rest[..body], "name");
                 self.calls.extend(call::tagged(inside, name.as_deref(), &self.tools));
             }
+        }
+        self.malformed += usize::from(self.calls.last().is_some_and(|call| call.malformed.is_some()));
+        if self.malformed == MOST_MALFORMED {
+            self.state = State::Dropped;
         }
         Some(next)
     }
