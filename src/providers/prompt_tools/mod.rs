@@ -30,6 +30,7 @@
 
 mod call;
 mod dialect;
+mod looks;
 mod parser;
 mod scan;
 mod template;

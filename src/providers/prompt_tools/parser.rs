@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 use super::call;
 use super::dialect::Dialect;
+use super::looks::{
+    CALL, Fence, LONGEST_HEAD, Looks, MISTRAL, call_looks, function_looks, json_looks, mistral_arguments,
+};
 use super::scan::{End, LONGEST_CALL, Scan};
 use super::toolset::Toolset;
 use crate::tool::{ToolCall, ToolSpec};
@@ -88,12 +91,6 @@ enum Shown {
     No,
 }
 
-#[derive(Clone, Copy)]
-struct Fence {
-    mark: u8,
-    length: usize,
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// `<tool_call>`
@@ -111,8 +108,6 @@ struct Tentative {
     calls: Vec<ToolCall>,
 }
 
-/// The longest opening tag, info string or space that is waited for, in bytes.
-const LONGEST_HEAD: usize = 1024;
 /// How much text calls may have in all, in bytes.
 const MOST_READ: usize = 16 << 20;
 /// How many calls of one answer are told to be malformed. What follows them is not read.
@@ -140,9 +135,6 @@ const TAGS: [(&str, Opens); 17] = [
     ("<tool_result", Opens::Result("</tool_result>")),
     ("<tool_response", Opens::Result("</tool_response>")),
 ];
-
-const CALL: &str = "<tool_call";
-const MISTRAL: &str = "[TOOL_CALLS]";
 
 #[derive(Clone, Copy)]
 enum Opens {
@@ -594,103 +586,6 @@ impl Parser {
 impl fmt::Debug for Parser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parser").field("calls", &self.calls.len()).finish_non_exhaustive()
-    }
-}
-
-impl Fence {
-    /// Whether a line closes the fence: as many marks or more, and nothing else.
-    fn closes(self, line: &str) -> bool {
-        let line = line.trim();
-        line.len() >= self.length && line.bytes().all(|byte| byte == self.mark)
-    }
-
-    /// Whether a line that is not whole may still close it.
-    fn may_close(self, line: &str) -> bool {
-        line.len() < LONGEST_HEAD && line.trim().bytes().all(|byte| byte == self.mark)
-    }
-}
-
-enum Looks {
-    LikeACall,
-    LikeText,
-    Unclear,
-}
-
-/// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, or the name of a tool.
-fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
-    match inside.bytes().next() {
-        None => Looks::Unclear,
-        Some(b'{' | b'[') => Looks::LikeACall,
-        Some(b'`') if inside.starts_with("```") => Looks::LikeACall,
-        Some(b'`') if inside.len() < 3 && !is_whole => Looks::Unclear,
-        Some(b'<') if CALL.starts_with(inside) && !is_whole => Looks::Unclear,
-        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.starts_with(CALL) => {
-            Looks::LikeACall
-        }
-        Some(_) => {
-            let word = inside.split(|c: char| c.is_whitespace() || matches!(c, '<' | '{')).next().unwrap_or_default();
-            match tools.contains(word) && !word.is_empty() {
-                true if word.len() < inside.len() || is_whole => Looks::LikeACall,
-                _ if word.len() == inside.len() && word.len() <= 64 && !is_whole => Looks::Unclear,
-                _ => Looks::LikeText,
-            }
-        }
-    }
-}
-
-fn function_looks(inside: &str, is_whole: bool) -> Looks {
-    let tags = ["{", "<parameter=", "</function>", "```", "\""];
-    match tags.into_iter().any(|tag| inside.starts_with(tag)) {
-        true => Looks::LikeACall,
-        false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Looks::Unclear,
-        false => Looks::LikeText,
-    }
-}
-
-/// Where the JSON begins behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
-fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Looks> {
-    const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
-    let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
-    let mut at = MISTRAL.len();
-    loop {
-        at = text.len() - text[at..].trim_start_matches(is_name).len();
-        let rest = &text[at..];
-        match MARKERS.iter().find(|marker| rest.starts_with(**marker)) {
-            _ if at > LONGEST_HEAD => return Err(Looks::LikeText),
-            Some(marker) => at += marker.len(),
-            None if !is_whole && MARKERS.iter().any(|marker| marker.starts_with(rest)) => return Err(Looks::Unclear),
-            None if rest.starts_with(['{', '[']) => return Ok(at),
-            None => return Err(Looks::LikeText),
-        }
-    }
-}
-
-/// Whether JSON begins as a call does: an object whose first key names a tool or its arguments, or an array of such.
-fn json_looks(text: &str, is_whole: bool) -> Looks {
-    const KEYS: [&str; 14] = [
-        "name\"",
-        "tool\"",
-        "tool_name\"",
-        "function\"",
-        "action\"",
-        "type\"",
-        "id\"",
-        "arguments\"",
-        "parameters\"",
-        "args\"",
-        "input\"",
-        "action_input\"",
-        "tool_input\"",
-        "call_id\"",
-    ];
-    let object = text.strip_prefix('[').map_or(text, str::trim_start);
-    let key = object.strip_prefix('{').map(str::trim_start);
-    let word = key.and_then(|key| key.strip_prefix('"'));
-    match (object, key, word) {
-        (_, _, Some(word)) if KEYS.iter().any(|key| word.starts_with(key)) => Looks::LikeACall,
-        (_, _, Some(word)) if !is_whole && KEYS.iter().any(|key| key.starts_with(word)) => Looks::Unclear,
-        ("", ..) | (_, Some(""), _) if !is_whole => Looks::Unclear,
-        _ => Looks::LikeText,
     }
 }
 
