@@ -51,6 +51,8 @@ mod provider;
 pub mod providers;
 mod router;
 mod runtime;
+#[cfg(feature = "prompt_tools")]
+mod schema;
 mod scope;
 mod span;
 pub mod tool;
