@@ -1,6 +1,6 @@
 //! Acceptance scenarios: scripted models, and the messages, contexts and results that must follow.
 //!
-//! Every scenario of `agentouto.json` is run, from `tests/data/scenarios` or from the folder
+//! Every scenario of `agentouto.json` and `prompt_based.json` is run, from `tests/data/scenarios` or from the folder
 //! that the environment variable `AGENTOUTO_SCENARIOS` names. The heads of these files describe their formats. Nothing
 //! in a scenario is passed over: a key that is not known here fails it.
 #![cfg_attr(not(feature = "prompt_tools"), allow(dead_code, reason = "no model knows text alone"))]
@@ -9,6 +9,8 @@ mod check;
 mod expect;
 mod ids;
 mod mismatches;
+#[cfg(feature = "prompt_tools")]
+mod prompt_based;
 mod record;
 mod runner;
 mod scenario;
@@ -37,6 +39,12 @@ fn agentouto() {
 #[cfg(feature = "prompt_tools")]
 fn agentouto_on_text() {
     all_pass(suite("agentouto").named("agentouto on text"), on_text);
+}
+
+#[test]
+#[cfg(feature = "prompt_tools")]
+fn prompt_based() {
+    all_pass(suite("prompt_based"), prompt_based::judge);
 }
 
 fn suite(name: &str) -> Suite {

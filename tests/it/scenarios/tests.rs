@@ -1,5 +1,8 @@
 //! That the runner runs other cases than the shipped ones, and that what should fail does.
 
+#[cfg(feature = "prompt_tools")]
+mod prompt_based;
+
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
