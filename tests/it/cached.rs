@@ -230,10 +230,13 @@ async fn results_are_kept_only_as_far_as_their_bytes_allow() {
         }
         assert_eq!(runs, [1, 2, 2, 2, 3, 3, 3, 4]);
     }
-    let office = Office::new(sized(200, 0), |cached| cached.capacity_bytes(200));
-    office.call(json!([{}])).await;
-    office.call(json!([{}])).await;
-    assert_eq!(office.runs(), 2, "what is too large by itself is not kept");
+    // The second run gives more than may be kept at all.
+    let growing = |run: usize, _| async move { Ok("x".repeat(150 * run).into()) }.boxed();
+    let office = Office::new(growing, |cached| cached.capacity_bytes(200));
+    for (arguments, runs) in [("a", 1), ("b", 2), ("a", 2), ("b", 3)] {
+        office.call(json!([{arguments: 0}])).await;
+        assert_eq!(office.runs(), runs, "what is too large by itself is not kept, and drives nothing out");
+    }
 }
 
 #[tokio::test(start_paused = true)]
