@@ -13,6 +13,7 @@ mod observers;
 mod openai;
 mod openai_responses;
 mod peers;
+mod prompt_tools;
 mod retry;
 mod scenarios;
 mod server;

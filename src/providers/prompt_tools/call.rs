@@ -48,8 +48,11 @@ pub(super) fn tagged(body: &str, named: Option<&str>, tools: &Toolset) -> Vec<To
 /// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each.
 pub(super) fn function(written: &str, tools: &Toolset) -> ToolCall {
     let (name, body) = written.split_once('>').unwrap_or((written, ""));
-    let name = without_entities(name.trim().trim_matches(['"', '\'']));
-    let body = unwrapped(body.split("</function>").next().unwrap_or_default());
+    let name = name.trim();
+    let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    let name = without_entities(quoted.unwrap_or(name));
+    let body = body.trim_end();
+    let body = unwrapped(body.strip_suffix("</function>").unwrap_or(body));
     match body.is_empty() || body.starts_with(['{', '[', '"']) {
         true => tools.judge(&name, body),
         false => tools.judge(&name, &parameters(body, &name, tools)),

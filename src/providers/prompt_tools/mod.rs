@@ -191,8 +191,8 @@ impl<P: Provider> PromptTools<P> {
         }
         let is_futile = calls.iter().all(is_malformed);
         if is_futile && malformed_turns(&request.context) >= self.repairs {
-            let text = if text.trim().is_empty() { dialect::without_tags(written) } else { text };
-            return Reply { text: Some(text.into()), ..reply };
+            let cleaned = if text.trim().is_empty() { dialect::without_tags(written) } else { text.trim().to_owned() };
+            return Reply { text: Some(cleaned.into()), ..reply };
         }
         let stop_reason = match reply.stop_reason {
             StopReason::Stop => StopReason::ToolCalls,

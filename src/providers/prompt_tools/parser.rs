@@ -137,6 +137,7 @@ const TAGS: [(&str, Opens); 17] = [
     ("<tool_response", Opens::Result("</tool_response>")),
 ];
 
+const CALL: &str = "<tool_call";
 const MISTRAL: &str = "[TOOL_CALLS]";
 
 #[derive(Clone, Copy)]
@@ -287,10 +288,10 @@ impl Parser {
             Opens::Stray if has_calls => Some(tag.len()),
             Opens::Wrapper => {
                 let inner = rest[tag.len()..].trim_start();
-                let is_around = inner.starts_with("<tool_call") || inner.starts_with('{') || inner.starts_with('[');
+                let is_around = inner.starts_with(CALL) || inner.starts_with('{') || inner.starts_with('[');
                 match is_around {
                     true => Some(tag.len()),
-                    false if !is_whole && "<tool_call".starts_with(inner) && rest.len() < LONGEST_HEAD => None,
+                    false if !is_whole && CALL.starts_with(inner) && rest.len() < LONGEST_HEAD => None,
                     false => Some(self.show(rest, 1, shown)),
                 }
             }
@@ -360,30 +361,14 @@ impl Parser {
     }
 
     fn mistral(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let head = &rest[MISTRAL.len()..rest.floor_char_boundary(LONGEST_HEAD).max(MISTRAL.len())];
-        let head = head.split(['{', '"']).next().unwrap_or_default();
-        let mut begin = MISTRAL.len();
-        for marker in ["[CALL_ID]", "[ARGS]"] {
-            if let Some(place) = head.find(marker) {
-                begin = begin.max(MISTRAL.len() + place + marker.len());
-            }
-        }
-        let begins = rest[begin..].bytes().position(|byte| matches!(byte, b'{' | b'['));
-        let between = &rest[begin..begins.map_or(rest.len(), |place| begin + place)];
-        let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
-        let may_be_marker = begins.is_some_and(|place| {
-            ["[CALL_ID]", "[ARGS]"].iter().any(|marker| marker.starts_with(&rest[begin + place..]))
-        });
-        match begins {
-            _ if !between.chars().all(is_name) || between.len() > LONGEST_HEAD => Some(self.show(rest, 1, shown)),
-            None if !is_whole => None,
-            Some(_) if may_be_marker && !is_whole => None,
-            Some(place) => {
+        match mistral_arguments(rest, is_whole) {
+            Ok(body) => {
                 self.commit();
-                self.state = State::Call { form: Form::Mistral, body: begin + place, scan: Scan::from(begin + place) };
-                self.call(Form::Mistral, begin + place, rest, is_whole, shown)
+                self.state = State::Call { form: Form::Mistral, body, scan: Scan::from(body) };
+                self.call(Form::Mistral, body, rest, is_whole, shown)
             }
-            None => Some(self.show(rest, 1, shown)),
+            Err(Looks::Unclear) if !is_whole => None,
+            Err(_) => Some(self.show(rest, 1, shown)),
         }
     }
 
@@ -509,7 +494,7 @@ impl Parser {
             Some(b'[') if inside.starts_with(MISTRAL) => Looks::LikeACall,
             Some(b'[') if may_begin(MISTRAL) => Looks::Unclear,
             Some(b'[') => json_looks(inside, is_whole),
-            _ => match ["<tool_call", "<function="].into_iter().find(|tag| may_begin(tag)) {
+            _ => match [CALL, "<function="].into_iter().find(|tag| may_begin(tag)) {
                 Some(tag) if inside.starts_with(tag) => Looks::LikeACall,
                 Some(_) => Looks::Unclear,
                 None => Looks::LikeText,
@@ -624,10 +609,9 @@ fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
         None => Looks::Unclear,
         Some(b'{' | b'[') => Looks::LikeACall,
         Some(b'`') if inside.starts_with("```") => Looks::LikeACall,
-        Some(b'<' | b'`') if inside.len() < 3 && !is_whole => Looks::Unclear,
-        Some(b'<')
-            if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.starts_with("<tool_call") =>
-        {
+        Some(b'`') if inside.len() < 3 && !is_whole => Looks::Unclear,
+        Some(b'<') if CALL.starts_with(inside) && !is_whole => Looks::Unclear,
+        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.starts_with(CALL) => {
             Looks::LikeACall
         }
         Some(_) => {
@@ -647,6 +631,24 @@ fn function_looks(inside: &str, is_whole: bool) -> Looks {
         true => Looks::LikeACall,
         false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Looks::Unclear,
         false => Looks::LikeText,
+    }
+}
+
+/// Where the JSON begins behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
+fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Looks> {
+    const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
+    let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
+    let mut at = MISTRAL.len();
+    loop {
+        at = text.len() - text[at..].trim_start_matches(is_name).len();
+        let rest = &text[at..];
+        match MARKERS.iter().find(|marker| rest.starts_with(**marker)) {
+            _ if at > LONGEST_HEAD => return Err(Looks::LikeText),
+            Some(marker) => at += marker.len(),
+            None if !is_whole && MARKERS.iter().any(|marker| marker.starts_with(rest)) => return Err(Looks::Unclear),
+            None if rest.starts_with(['{', '[']) => return Ok(at),
+            None => return Err(Looks::LikeText),
+        }
     }
 }
 

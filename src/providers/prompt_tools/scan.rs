@@ -47,6 +47,8 @@ const OPENING: [&str; 3] = ["<tool_call>", "<tool_call ", "<tool_call\n"];
 const RESULTS: [&str; 2] = ["<tool_result", "<tool_response"];
 /// Elements whose values are text as it is, up to the close tag.
 const RAW: [(&str, &str); 2] = [("<parameter=", "</parameter>"), ("<arg_value>", "</arg_value>")];
+/// A tag around elements; it holds no text itself.
+const FUNCTION: &str = "<function=";
 /// The ends of elements that hold arguments.
 const ARGUMENTS: [&str; 5] = ["</arguments>", "</parameters>", "</args>", "</input>", "</function>"];
 
@@ -140,7 +142,8 @@ impl Scan {
             return Tag::Ends(0);
         }
         let may_become = |tag: &str| tag.len() > rest.len() && tag.starts_with(rest);
-        let known = OPENING.iter().chain(&RESULTS).chain(&ARGUMENTS).chain(RAW.iter().map(|(tag, _)| tag));
+        let known =
+            OPENING.iter().chain(&RESULTS).chain(&ARGUMENTS).chain([&FUNCTION]).chain(RAW.iter().map(|(tag, _)| tag));
         if !is_whole && (may_become(close) || known.copied().any(may_become)) {
             return Tag::Unknown;
         }
@@ -151,7 +154,7 @@ impl Scan {
         if RAW.iter().any(|(tag, _)| rest.starts_with(tag)) {
             self.turn(Mode::Raw);
         } else {
-            self.in_element = !rest.starts_with("</") && !rest.starts_with("<function=");
+            self.in_element = !rest.starts_with("</") && !rest.starts_with(FUNCTION);
             self.is_complete |= ends(&ARGUMENTS);
             self.turn(Mode::Tag);
         }
