@@ -67,9 +67,14 @@ impl Understood {
         Self {
             content,
             calls: good.iter().map(|call| (call.name.to_string(), arguments(&call.arguments))).collect(),
-            corrections: bad.iter().filter_map(|call| call.malformed.as_deref()).map(str::to_owned).collect(),
+            corrections: bad.into_iter().map(correction).collect(),
         }
     }
+}
+
+/// As the agent loop tells it to the model.
+fn correction(call: &ToolCall) -> String {
+    format!("Error: [{}] {}", call.name, call.malformed.as_deref().unwrap_or_default())
 }
 
 impl Expect {
