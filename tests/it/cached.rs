@@ -305,3 +305,42 @@ async fn a_tool_that_blocks_holds_one_thread_however_many_wait() {
     assert_eq!(&*report.unwrap().output, vec!["done"; CALLS].join(" | "));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nobody_hangs_however_callers_come_and_go_on_several_threads() {
+    let act = |run: usize, context: ToolContext| {
+        async move {
+            match run % 3 {
+                0 => Err("out of paper".into()),
+                1 => Ok(context.caller.call_agent("nobody", "help").await.err().unwrap().to_string().into()),
+                _ => Ok("done".into()),
+            }
+        }
+        .boxed()
+    };
+    let runs = Arc::default();
+    let work = Work { runs: Arc::clone(&runs), act };
+    let cached = Cached::around(work).time_to_live(Duration::from_millis(1));
+    let runtime = team(model(), ["a"]).tool(cached).build().unwrap();
+    let calls = (0..2_000_u64).map(|nth| {
+        let runtime = runtime.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(nth % 300)).await;
+            // Every other one leaves at some time during the work.
+            let patience = if nth % 2 == 0 { Duration::from_millis(nth % 110) } else { Duration::from_secs(60) };
+            timeout(patience, runtime.run("a", format!("[{{\"a\": {}}}]", nth % 3))).await
+        })
+    });
+    for (nth, call) in futures_util::future::join_all(calls).await.into_iter().enumerate() {
+        match call.unwrap() {
+            Ok(report) => {
+                let output = report.unwrap().output;
+                let mut known = ["done", "Unknown agent", "Error: [work] out of paper"].iter();
+                assert!(known.any(|text| output.starts_with(text)), "call {nth}: {output}");
+            }
+            Err(_) => assert!(nth % 2 == 0, "call {nth} hangs"),
+        }
+    }
+    timeout(Duration::from_secs(60), runtime.idle()).await.expect("all invocations have ended");
+    assert!(runs.load(Ordering::SeqCst) < 2_000, "they share");
+}
