@@ -49,7 +49,8 @@ use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
 /// after that, the failure is nobody else's, and one of those who wait begins a run of its own.
 ///
 /// **Kept are** at most 1,000 results and 64 MiB of texts, attachments and arguments; those that were not asked for the
-/// longest leave first, and one that is larger than that by itself is not kept.
+/// longest leave first, and one that is larger than that by itself is not kept. What has expired leaves when it is asked
+/// for or when there is no more room.
 pub struct Cached {
     tool: Arc<dyn Tool>,
     bounds: Bounds,
