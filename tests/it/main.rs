@@ -1,6 +1,7 @@
 //! Everything that is tested through the public API, in one binary.
 
 mod anthropic;
+mod cached;
 mod cancellation;
 mod cassettes;
 mod chaos;
