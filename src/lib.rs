@@ -25,6 +25,8 @@
 //! # Features
 //!
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
+//! - `prompt_tools` (default): tools for models that cannot call functions, and with them `jsonschema`.
+//! - `mcp`: the tools of MCP servers, and the agents as an MCP server; with them the official SDK `rmcp`, and `axum`.
 
 #![cfg_attr(
     not(test),

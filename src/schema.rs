@@ -118,6 +118,25 @@ mod tests {
     }
 
     #[test]
+    fn fault_107_hostile_schemas_neither_hang_nor_end_the_process() {
+        let mut deep = json!({"type": "object"});
+        for _ in 0..2_000 {
+            deep = json!({"type": "object", "properties": {"a": deep}});
+        }
+        let circle = json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"});
+        let all_of = json!({"type": "object", "allOf": [{"$ref": "#"}]});
+        let itself = json!({"$ref": "#"});
+        let tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}});
+        for schema in [&deep, &circle, &all_of, &itself, &tree] {
+            let _ = example(schema).to_string();
+            if let Some(schema) = Schema::new(schema) {
+                let _ = schema.misfit(&json!({"a": {"a": 1}, "next": {"next": {"n": "x"}}}));
+            }
+        }
+        assert!(Schema::new(&tree).unwrap().misfit(&json!({"next": {"next": {"n": "x"}}})).is_some());
+    }
+
+    #[test]
     fn what_does_not_fit_is_told_without_the_value() {
         let schema = json!({"type": "object", "properties": {"core": {"type": "integer"}}, "required": ["core"]});
         let schema = Schema::new(&schema).unwrap();
