@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,6 @@ pub(super) struct Link {
     state: watch::Sender<State>,
     /// Told whenever the tools are others.
     revised: watch::Sender<()>,
-    /// Told when an HTTP server seems gone.
-    pub(super) suspected: Notify,
     pub(super) closing: CancellationToken,
 }
 
@@ -66,7 +64,6 @@ impl Link {
             catalogue: Mutex::new(catalogue),
             state: watch::Sender::new(State::Up(live.session.clone())),
             revised,
-            suspected: Notify::new(),
             closing: CancellationToken::new(),
         };
         link.relist(&listed);
@@ -78,7 +75,7 @@ impl Link {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            let watching = live.watch(&self.suspected, &self.closing, |listed| self.relist(listed));
+            let watching = live.watch(&self.closing, |listed| self.relist(listed));
             let Some(reason) = watching.await else {
                 self.state.send_replace(State::Closed);
                 return;

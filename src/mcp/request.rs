@@ -108,7 +108,7 @@ impl Link {
                     session.ended.cancel();
                     return Failure::Gone(self.why_ended().await);
                 }
-                self.suspected.notify_one();
+                session.suspected.notify_one();
                 match kind {
                     Some(io::ErrorKind::ConnectionRefused) => Failure::Unreached(causes(&error)),
                     _ => Failure::Other(causes(&error)),

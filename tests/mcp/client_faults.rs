@@ -88,8 +88,7 @@ async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_c
     let crashed = Instant::now();
     let crash = have(&runtime, json!({"what": "crash"})).await;
     assert!(crashed.elapsed() < Duration::from_secs(1), "it took {:?}", crashed.elapsed());
-    let expected =
-        "Error: [do] MCP server `srv`: the server is gone: it ended (exit status: 3); the last that it said: one | boom";
+    let expected = "Error: [do] MCP server `srv`: the server is gone: it ended (exit status: 3); the last that it said: one | boom";
     assert_eq!(crash, expected);
     let (silence, ended) = pending.await.unwrap();
     assert_eq!(silence, expected);
@@ -111,7 +110,8 @@ async fn fault_101_a_server_that_does_not_come_back_fails_calls_with_the_reason(
     let (runtime, servers) = with(hostile(&["once", mark.to_str().unwrap()])).await;
     assert!(have(&runtime, json!({"what": "crash"})).await.contains("exit status: 3"));
     let failed = have(&runtime, json!({"what": "echo", "text": "?"})).await;
-    let expected = "Error: [do] MCP server `srv`: the server is gone, and could not be started again: could not connect: ";
+    let expected =
+        "Error: [do] MCP server `srv`: the server is gone, and could not be started again: could not connect: ";
     assert!(failed.starts_with(expected), "{failed}");
     assert!(failed.ends_with("it ended (exit status: 8); the last that it said: not a second time"), "{failed}");
     assert_eq!(offered(&runtime).await, ["do"], "its tools stay");
