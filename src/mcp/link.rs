@@ -56,7 +56,7 @@ impl Link {
         overflow: Arc<Overflow>,
         revised: watch::Sender<()>,
     ) -> Result<(Arc<Self>, Live), String> {
-        let (live, listed) = Live::open(&name, &server).await?;
+        let (live, listed) = Live::open(&name, &server).await.map_err(|reason| server.without_secrets(&reason))?;
         let link = Self {
             name,
             server,
@@ -76,7 +76,7 @@ impl Link {
         loop {
             let began = Instant::now();
             let watching = live.watch(&self.closing, |listed| self.relist(listed));
-            let Some(reason) = watching.await else {
+            let Some(reason) = watching.await.map(|reason| self.server.without_secrets(&reason)) else {
                 self.state.send_replace(State::Closed);
                 return;
             };
@@ -105,6 +105,7 @@ impl Link {
                     return live;
                 }
                 Err(reason) => {
+                    let reason = self.server.without_secrets(&reason);
                     tracing::warn!(server = %self.name, reason, "an MCP server could not be started again");
                     let reason = format!("the server is gone, and could not be started again: {reason}").into();
                     self.state.send_replace(State::Down { reason, attempts });

@@ -1,6 +1,8 @@
 //! One connection to a server, from its start to its end.
 
 use std::collections::HashSet;
+use std::error::Error as StdError;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +16,11 @@ use rmcp::model::{
 use rmcp::service::{
     NotificationContext, Peer, RequestContext, RunningService, Service, ServiceError, ServiceExt as _,
 };
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::SseRetryPolicy;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -50,7 +54,11 @@ pub(super) struct Session {
     pub(super) ended: CancellationToken,
     /// Told when the server seems gone.
     pub(super) suspected: Arc<Notify>,
+    /// Whether an error in sending means that nothing was sent.
+    pub(super) is_unreached: IsUnreached,
 }
+
+type IsUnreached = fn(&(dyn StdError + 'static)) -> bool;
 
 /// What is noticed of a connection by those through whom its messages go.
 #[derive(Clone, Default)]
@@ -80,37 +88,45 @@ impl Live {
         let limit = server.settings.connect_timeout;
         let (signals, mut child) = (Signals::default(), None);
         let opening = async {
-            let running = match &server.reached {
+            let (running, is_unreached) = match &server.reached {
                 Reached::Command(command) => {
                     let (started, input, output) = Child::start(name, command)
                         .map_err(|error| format!("could not start {}: {error}", command.program.display()))?;
                     child = Some(started);
                     let stdio = Stdio::new(Arc::clone(name), input, output, server.settings.longest_message);
-                    Client.serve(Tap::new(stdio, signals.clone())).await
+                    (Client.serve(Tap::new(stdio, signals.clone())).await, never as IsUnreached)
                 }
                 Reached::Address(address) => {
-                    let http = http(address, server.settings.longest_message, Arc::clone(&signals.suspected))?;
-                    Client.serve(Tap::new(http, signals.clone())).await
+                    let http = http(address, server.settings.longest_message, &signals.suspected)?;
+                    let is_unreached = is_unreached_by(&http);
+                    (Client.serve(Tap::new(http, signals.clone())).await, is_unreached)
                 }
             };
             let running = running.map_err(|error| format!("could not connect: {}", causes(&error)))?;
             let listed = list(running.peer()).await.map_err(|error| format!("could not list its tools: {error}"))?;
-            Ok((running, listed))
+            Ok((running, is_unreached, listed))
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(format!("not ready within {limit:?}")));
         match (opened, child) {
-            (Ok((running, listed)), child) => Ok((Self::new(running, child, signals), listed)),
+            (Ok((running, is_unreached, listed)), child) => {
+                Ok((Self::new(running, child, signals, is_unreached), listed))
+            }
             (Err(reason), Some(child)) => Err(format!("{reason}; {}", child.end().await)),
             (Err(reason), None) => Err(reason),
         }
     }
 
-    fn new(running: RunningService<RoleClient, Client>, child: Option<Child>, signals: Signals) -> Self {
+    fn new(
+        running: RunningService<RoleClient, Client>,
+        child: Option<Child>,
+        signals: Signals,
+        is_unreached: IsUnreached,
+    ) -> Self {
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
         let withdrawing = AbortOnDropHandle::new(tokio::spawn(pass_on(withdrawn, peer.clone())));
         let (ended, suspected) = (signals.ended.clone(), Arc::clone(&signals.suspected));
-        let session = Session { peer, withdraw, ended, suspected };
+        let session = Session { peer, withdraw, ended, suspected, is_unreached };
         Self { session, running, child, signals, _withdrawing: withdrawing }
     }
 
@@ -245,8 +261,8 @@ async fn pass_on(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<R
 fn http(
     address: &Address,
     longest: usize,
-    suspected: Arc<Notify>,
-) -> Result<impl Transport<RoleClient> + use<>, String> {
+    suspected: &Arc<Notify>,
+) -> Result<StreamableHttpClientTransport<impl StreamableHttpClient + use<>>, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
         let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
@@ -259,7 +275,7 @@ fn http(
         .max_sse_event_size(longest)
         .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
     config.auth_header = address.bearer.clone();
-    config.retry_config = Arc::new(Resume { suspected });
+    config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
     Ok(StreamableHttpClientTransport::from_config(config))
 }
 
@@ -278,8 +294,35 @@ impl SseRetryPolicy for Resume {
     }
 }
 
+/// Whether errors of this transport mean that no server was reached.
+fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
+    |error| match error.downcast_ref::<StreamableHttpError<C::Error>>() {
+        Some(StreamableHttpError::Client(error)) => matches!(
+            io_kind(error),
+            Some(ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        ),
+        _ => false,
+    }
+}
+
+fn never(_: &(dyn StdError + 'static)) -> bool {
+    false
+}
+
+/// What the operating system said, if that is what an error comes from.
+pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return Some(error.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
 /// An error with what caused it.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
+pub(super) fn causes(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

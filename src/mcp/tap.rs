@@ -1,6 +1,7 @@
 //! Stands between a transport and the SDK, and sees what passes: signs of progress go to the calls that they are of,
 //! in order and before the result; the rest that matters becomes a signal.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -120,6 +121,10 @@ impl<T> Tap<T> {
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     type Error = T::Error;
+
+    fn name() -> Cow<'static, str> {
+        "MCP".into()
+    }
 
     fn send(
         &mut self,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use agentouto::mcp::{Error, Server, Servers};
 use agentouto::{AttachmentKind, AttachmentSource, EventKind, Runtime};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -227,6 +228,29 @@ async fn an_http_server_that_is_not_there_is_named() {
     let header = Server::http(format!("http://{free}/mcp")).header("bad header", "secret");
     let error = Servers::new().server("web", header).connect().await.unwrap_err();
     assert_eq!(error.to_string(), "MCP server `web`: header `bad header` cannot be sent");
+}
+
+#[tokio::test]
+async fn headers_and_token_are_sent_and_no_error_shows_them() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp?key=canary-query", listener.local_addr().unwrap());
+    let server = Server::http(url).bearer_token("canary-token").header("X-Other", "canary-header");
+    let refusing = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+        }
+        let body = "no canary-token canary-header";
+        let answer = format!("HTTP/1.1 400 No\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(head).unwrap().to_lowercase()
+    };
+    let (head, error) = tokio::join!(refusing, Servers::new().server("web", server).connect());
+    assert!(head.contains("authorization: bearer canary-token\r\n"), "{head}");
+    assert!(head.contains("x-other: canary-header\r\n") && head.contains("post /mcp?key=canary-query"), "{head}");
+    let error = error.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
 }
 
 #[tokio::test]
