@@ -63,6 +63,7 @@ mod remote;
 mod request;
 mod session;
 mod stdio;
+mod streamable_http;
 mod tap;
 
 pub use catalogue::OnChange;

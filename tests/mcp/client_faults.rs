@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use agentouto::mcp::{Error, OnChange, Server, Servers};
 use agentouto::{EventKind, Runtime, tool};
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::desk::{LIMIT, call, folder, have, hostile, offered, order, runtime, until_offered, with};
+use crate::child::Counterpart;
+use crate::desk::{LIMIT, SOON, call, folder, have, hostile, offered, order, runtime, until_offered, with};
 
 /// Waits until something is so.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -87,12 +89,12 @@ async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_c
     while received(&runtime).await.iter().filter(|line| *line == "tools/call:").count() < 2 {}
     let crashed = Instant::now();
     let crash = have(&runtime, json!({"what": "crash"})).await;
-    assert!(crashed.elapsed() < Duration::from_secs(1), "it took {:?}", crashed.elapsed());
+    assert!(crashed.elapsed() < SOON, "it took {:?}", crashed.elapsed());
     let expected = "Error: [do] MCP server `srv`: the server is gone: it ended (exit status: 3); the last that it said: one | boom";
     assert_eq!(crash, expected);
     let (silence, ended) = pending.await.unwrap();
     assert_eq!(silence, expected);
-    assert!(ended.duration_since(crashed) < Duration::from_secs(1), "{:?}", ended.duration_since(crashed));
+    assert!(ended.duration_since(crashed) < SOON, "{:?}", ended.duration_since(crashed));
     // A call in between waits for the server to be back.
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "back"})).await, "back");
     assert_eq!(offered(&runtime).await, ["do"]);
@@ -129,6 +131,27 @@ async fn fault_101_a_server_that_does_not_start_is_an_error_with_what_it_said() 
     let missing =
         Servers::new().server("none", Server::stdio("/no/such/program", [""; 0])).connect().await.unwrap_err();
     assert!(missing.to_string().starts_with("MCP server `none`: could not start /no/such/program: "), "{missing}");
+}
+
+#[tokio::test]
+async fn fault_101_a_session_that_ends_with_404_ends_what_is_pending_and_a_new_one_takes_the_call() {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/forgetful.py"));
+    let counterpart = Counterpart::start(command).await;
+    let (runtime, _servers) = with(Server::http(format!("{}/mcp", counterpart.address))).await;
+    let mut events = runtime.events(1_000);
+    let pending = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { (call(&runtime, "wait", json!({})).await, Instant::now()) }
+    });
+    while !matches!(timeout(LIMIT, events.next()).await.unwrap().unwrap().kind, EventKind::ToolStart { .. }) {}
+    assert_eq!(&*call(&runtime, "forget", json!({})).await.content.text, "1");
+    let forgotten = Instant::now();
+    // It is refused, nothing was done, and it is done in the next session.
+    assert_eq!(&*call(&runtime, "sessions", json!({})).await.content.text, "2");
+    let (output, ended) = pending.await.unwrap();
+    assert!(output.content.text.starts_with("Error: [wait] MCP server `srv`: the server is gone: "), "{output:?}");
+    assert!(ended.duration_since(forgotten) < SOON, "{:?}", ended.duration_since(forgotten));
 }
 
 #[tokio::test]
