@@ -247,6 +247,25 @@ async fn fault_104_collisions_are_named_after_their_servers_whatever_the_order()
 }
 
 #[tokio::test]
+async fn fault_104_names_that_could_look_like_others_are_refused_and_shown_with_what_is_hidden() {
+    let names = ["read", "re\u{200b}ad", "\u{440}ead", &"n".repeat(10_000), "", "a.b", "a/b", "read"].join(",");
+    let (runtime, servers) = with(hostile(&["named", &names])).await;
+    assert_eq!(offered(&runtime).await, ["do", "read"]);
+    let refused: Vec<(String, String)> =
+        servers.refused().iter().map(|refused| (refused.tool.to_string(), refused.reason.to_string())).collect();
+    let long = "n".repeat(64);
+    let expected = [
+        ("re\\u{200b}ad", "its name `re\\u{200b}ad` has the character U+200B"),
+        ("\\u{440}ead", "its name `\\u{440}ead` has the character U+0440"),
+        (&long, &format!("its name `{long}` has 10000 bytes; 1 to 64 are allowed")),
+        ("", "its name `` has 0 bytes; 1 to 64 are allowed"),
+        ("a.b", "another tool is `srv__a_b` as well"),
+        ("a/b", "another tool is `srv__a_b` as well"),
+    ];
+    assert_eq!(refused, expected.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())));
+}
+
+#[tokio::test]
 async fn fault_105_a_changed_definition_is_disabled_until_it_is_approved() {
     let (runtime, servers) = with(hostile(&["named", "pay"])).await;
     until_offered(&runtime, &["do", "pay"]).await;
@@ -348,7 +367,7 @@ async fn fault_107_hostile_schemas_are_refused_and_their_siblings_are_not() {
     let refused: HashSet<String> = servers.refused().iter().map(|refused| refused.tool.to_string()).collect();
     let expected = ["self_reference", "circle", "elsewhere", "wide", "no_object", "truth", "deep"].map(str::to_owned);
     assert!(expected.iter().all(|tool| refused.contains(tool)), "{refused:?}");
-    assert_eq!(refused.len(), expected.len() + 3, "and three by their names: {refused:?}");
+    assert_eq!(refused.len(), expected.len(), "{refused:?}");
     let reasons: Vec<String> = servers.refused().iter().map(ToString::to_string).collect();
     assert!(reasons.iter().all(|reason| reason.len() < 500), "{reasons:?}");
     assert_eq!(call(&runtime, "dots_are_fine", json!({})).await.content.text.to_string(), "called dots.are/fine");
