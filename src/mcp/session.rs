@@ -34,6 +34,8 @@ use crate::message::Name;
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a server that seems gone may take to say that it is not.
 const PING: Duration = Duration::from_secs(5);
+/// How long a server may take to say which tools it has now.
+const LISTING: Duration = Duration::from_secs(10);
 /// How long a server that is asked to end may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -173,7 +175,9 @@ async fn connect(
             let (started, input, output) = Child::start(name, command)
                 .map_err(|error| failed(format!("could not start {}: {error}", command.program.display())))?;
             *child = Some(started);
-            let stdio = Tap::new(Stdio::new(Arc::clone(name), input, output, longest), signals.clone());
+            // A process that refuses something is there nevertheless.
+            let signals = Signals { bounced: Arc::default(), ..signals.clone() };
+            let stdio = Tap::new(Stdio::new(Arc::clone(name), input, output, longest), signals);
             (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
         }
         Reached::Address(address) => {
@@ -232,9 +236,10 @@ async fn upkeep(peer: &Peer<RoleClient>, signals: &Signals, relisted: impl Fn(&[
                 }
             }
         }
-        match list(peer).await {
-            Ok(listed) => relisted(&listed),
-            Err(error) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
+        match timeout(LISTING, list(peer)).await {
+            Ok(Ok(listed)) => relisted(&listed),
+            Ok(Err(error)) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
+            Err(_) => tracing::warn!("an MCP server did not list its changed tools within {LISTING:?}"),
         }
     }
 }

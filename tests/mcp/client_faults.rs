@@ -80,6 +80,19 @@ async fn fault_100_a_server_that_never_becomes_ready_is_named() {
 }
 
 #[tokio::test]
+async fn fault_100_a_list_that_is_never_given_does_not_hide_the_next_change() {
+    let (runtime, _servers) = with(hostile(&[])).await;
+    have(&runtime, json!({"what": "deaf"})).await;
+    have(&runtime, json!({"what": "change", "tool": "one", "description": "One."})).await;
+    // The list after this one is given.
+    let listed = async { while received(&runtime).await.iter().filter(|line| *line == "tools/list:").count() < 2 {} };
+    timeout(LIMIT, listed).await.unwrap();
+    assert_eq!(offered(&runtime).await, ["do"]);
+    have(&runtime, json!({"what": "change", "tool": "two", "description": "Two."})).await;
+    until_offered(&runtime, &["do", "one", "two"]).await;
+}
+
+#[tokio::test]
 async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_comes_back() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let pending = tokio::spawn({
@@ -161,6 +174,8 @@ async fn fault_102_noise_on_the_output_is_skipped() {
         assert_eq!(have(&runtime, json!({"what": "noise"})).await, "once", "not the second answer to the same id");
     }
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "한글 😀"})).await, "한글 😀");
+    let calls = received(&runtime).await.iter().filter(|line| *line == "tools/call:").count();
+    assert_eq!(calls, 5, "it is still the same process");
 }
 
 #[tokio::test]
