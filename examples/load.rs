@@ -1,13 +1,14 @@
 //! Measures a workload, with `--floor` on bare ractor, with `--traced` under a `tracing` subscriber. One JSON line:
-//! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel|http> <N> [--floor] [--traced]`
+//! `cargo run --release --example load -- <fanout|chain|loop|hold|cancel|http|parse> <N> [--floor] [--traced]`
 //! `hold` parks N calls in the model, all at once for a second; `cancel` times how a parked chain of N calls ends;
+//! `parse` reads N megabytes of text that was made to be slow to read tool calls out of;
 //! `http` calls models behind a server on loopback that thinks for 50 ms, beside bare `reqwest` with `--floor`.
 
 use std::time::{Duration, Instant};
 
 use agentouto::Message;
 use serde_json::json;
-use workloads::{agents, bare_ractor, http};
+use workloads::{agents, bare_ractor, http, texts};
 
 #[path = "../benches/workloads/mod.rs"]
 mod workloads;
@@ -19,6 +20,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let n = n.replace('_', "").parse()?;
     if workload == "serve" {
         return Ok(http::serve()?);
+    }
+    if workload == "parse" {
+        for (kind, wall) in texts::read_all(n) {
+            let mb_per_s = n as f64 / texts::HOSTILE.len() as f64 / wall.as_secs_f64();
+            println!(
+                "{}",
+                json!({"kind": kind, "wall_s": wall.as_secs_f64(), "mb_per_s": mb_per_s, "peak_rss_mb": peak_rss_mb()?})
+            );
+        }
+        return Ok(());
     }
     if flags.iter().any(|flag| flag == "--traced") {
         tracing_subscriber::fmt().with_writer(std::io::sink).init();

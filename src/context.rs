@@ -61,8 +61,27 @@ impl Context {
         }
     }
 
+    /// A context for a provider that asks another one in other words; it begins without messages of its own.
+    #[cfg(feature = "prompt_tools")]
+    pub(crate) fn translated(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
+        Self { system, history, ..Self::default() }
+    }
+
+    /// Adds a message to it.
+    #[cfg(feature = "prompt_tools")]
+    pub(crate) fn push(&mut self, message: ChatMessage) {
+        self.turns += usize::from(matches!(message, ChatMessage::Assistant { .. }));
+        self.messages.push(message);
+    }
+
+    /// The messages of the Forward's history, and those since.
+    #[cfg(feature = "prompt_tools")]
+    pub(crate) fn parts(&self) -> (&Arc<[ChatMessage]>, &[ChatMessage]) {
+        (&self.history, &self.messages)
+    }
+
     /// What a provider has made of these messages so far.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nobody encodes"))]
+    #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
     pub(crate) fn memo(&self) -> &Memo {
         &self.memo
     }
@@ -122,7 +141,7 @@ impl Context {
 #[derive(Default)]
 pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
 
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nobody encodes"))]
+#[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
 impl Memo {
     /// Takes out what was put in last, if it is a `T`.
     pub(crate) fn take<T: 'static>(&self) -> Option<T> {

@@ -322,7 +322,11 @@ async fn persist(
 }
 
 /// Runs a tool where it belongs: here, or on a thread that it may block.
-async fn run(tool: &Arc<dyn Tool>, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
+pub(crate) async fn run(
+    tool: &Arc<dyn Tool>,
+    arguments: Arguments,
+    context: ToolContext,
+) -> Result<Content, ToolError> {
     match tool.blocking() {
         Blocking::Never => tool.call(arguments, context).await,
         Blocking::Always => {

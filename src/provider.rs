@@ -203,32 +203,57 @@ pub enum Delta {
 
 /// Shows a growing reply to whoever observes the call.
 pub struct Growth<'a> {
-    observer: Option<&'a mut (dyn FnMut(Delta) + Send)>,
+    observer: Observer<'a>,
     usage: Option<Usage>,
+}
+
+enum Observer<'a> {
+    Nobody,
+    Somebody(&'a mut (dyn FnMut(Delta) + Send)),
+    #[cfg(feature = "prompt_tools")]
+    Provider(&'a mut dyn Relay),
+}
+
+/// A provider that shows what another one shows in another form.
+#[cfg(feature = "prompt_tools")]
+pub(crate) trait Relay: Send {
+    /// Another piece of the reply.
+    fn delta(&mut self, delta: Delta);
+    /// What the reply has cost so far.
+    fn usage_so_far(&mut self, usage: Usage);
 }
 
 impl<'a> Growth<'a> {
     /// Shows the pieces to `observer`.
     pub fn shown_to(observer: &'a mut (dyn FnMut(Delta) + Send)) -> Self {
-        Self { observer: Some(observer), usage: None }
+        Self { observer: Observer::Somebody(observer), usage: None }
+    }
+
+    /// Shows the pieces through a provider around the one that replies.
+    #[cfg(feature = "prompt_tools")]
+    pub(crate) fn through(relay: &'a mut dyn Relay) -> Self {
+        Self { observer: Observer::Provider(relay), usage: None }
     }
 
     /// Shows the pieces to nobody.
     #[must_use]
     pub fn unobserved() -> Self {
-        Self { observer: None, usage: None }
+        Self { observer: Observer::Nobody, usage: None }
     }
 
     /// Whether anybody looks on. If not, a reply may as well come in one piece.
     #[must_use]
     pub fn is_observed(&self) -> bool {
-        self.observer.is_some()
+        !matches!(self.observer, Observer::Nobody)
     }
 
     /// Shows one more piece of the reply.
     pub fn delta(&mut self, delta: Delta) {
-        if let Some(observer) = &mut self.observer {
-            observer(delta);
+        match &mut self.observer {
+            Observer::Nobody => {}
+            Observer::Somebody(observer) => observer(delta),
+            #[cfg(feature = "prompt_tools")]
+            Observer::Provider(relay) => relay.delta(delta),
         }
     }
 
@@ -236,6 +261,10 @@ impl<'a> Growth<'a> {
     /// the reply is whole. Each figure takes the place of the one before.
     pub fn usage_so_far(&mut self, usage: Usage) {
         self.usage = Some(usage);
+        #[cfg(feature = "prompt_tools")]
+        if let Observer::Provider(relay) = &mut self.observer {
+            relay.usage_so_far(usage);
+        }
     }
 
     /// The last figure of [`Growth::usage_so_far`].

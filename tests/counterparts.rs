@@ -13,6 +13,8 @@ mod ask;
 mod child;
 #[path = "counterparts/llama.rs"]
 mod llama;
+#[path = "counterparts/talker.rs"]
+mod talker;
 #[path = "counterparts/wire.rs"]
 mod wire;
 

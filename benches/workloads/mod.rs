@@ -15,6 +15,8 @@ pub(crate) mod bare_tokio;
 pub(crate) mod http;
 #[cfg(feature = "http")]
 pub(crate) mod loopback;
+#[cfg(feature = "prompt_tools")]
+pub(crate) mod texts;
 
 use std::time::Duration;
 

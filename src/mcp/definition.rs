@@ -66,8 +66,9 @@ pub struct Fingerprint(Arc<str>);
 
 impl Fingerprint {
     fn of(tool: &str, description: &str, schema: &Map<String, Value>) -> Self {
-        let definition = serde_json::json!([tool, description, schema]).to_string();
-        let hash = Sha256::digest(definition.as_bytes());
+        let mut definition = serde_json::json!([tool, description, schema]);
+        definition.sort_all_objects();
+        let hash = Sha256::digest(definition.to_string().as_bytes());
         Self(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
     }
 }

@@ -156,10 +156,10 @@ mod tests {
             {"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt", "description": "A file."},
             {"type": "resource", "resource": {"uri": "demo://1", "mimeType": "text/plain", "text": "inside"}},
             {"type": "resource", "resource": {"uri": "demo://x/2.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="}},
-            {"type": "hologram", "data": 1},
+            {"type": "hologram"},
         ]});
         let text = "one\nResource file:///a.txt: a.txt (A file.)\nResource demo://1:\ninside\n\
-            {\"data\":1,\"type\":\"hologram\"}";
+            {\"type\":\"hologram\"}";
         let expected = Content::from(text)
             .attach(Attachment::encoded(AttachmentKind::Image, "image/png", "iVBORw=="))
             .attach(Attachment::encoded(AttachmentKind::Audio, "audio/wav", "UklGRg=="))

@@ -12,7 +12,7 @@
 //! | `http`, `sse`, `failure`, `retry_after` | bytes, events, and what servers say went wrong |
 //! | a wire's `reply`, `draft` | reads the answer |
 //!
-//! [`scripted`] needs no network.
+//! `prompt_tools` lets models use tools that cannot call functions, by any of these. [`scripted`] needs no network.
 
 #[cfg(feature = "http")]
 pub mod anthropic;
@@ -34,6 +34,8 @@ mod http;
 pub mod openai;
 #[cfg(feature = "http")]
 pub mod openai_responses;
+#[cfg(feature = "prompt_tools")]
+pub mod prompt_tools;
 #[cfg(feature = "http")]
 mod retry;
 #[cfg(feature = "http")]

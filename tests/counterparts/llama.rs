@@ -113,7 +113,7 @@ async fn the_server_stops_within_a_second_after_a_call_is_cancelled_or_dropped()
     }
 }
 
-struct Llama(Counterpart);
+pub(crate) struct Llama(Counterpart);
 
 impl std::ops::Deref for Llama {
     type Target = Counterpart;
@@ -125,7 +125,7 @@ impl std::ops::Deref for Llama {
 
 impl Llama {
     /// Serves a model in a file of this name, with at most `cap` tokens in a reply.
-    async fn start(name: &str, cap: u32, options: &[&str]) -> Self {
+    pub(crate) async fn start(name: &str, cap: u32, options: &[&str]) -> Self {
         let mut command = Command::new(installed("venv/bin/python"));
         let file = installed("").join(format!("{name}.gguf"));
         command.arg(data("llama.py")).arg(file).arg(cap.to_string()).args(options);

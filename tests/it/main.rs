@@ -1,6 +1,7 @@
 //! Everything that is tested through the public API, in one binary.
 
 mod anthropic;
+mod cached;
 mod cancellation;
 mod cassettes;
 mod chaos;
@@ -12,6 +13,7 @@ mod observers;
 mod openai;
 mod openai_responses;
 mod peers;
+mod prompt_tools;
 mod retry;
 mod scenarios;
 mod server;

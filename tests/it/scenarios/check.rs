@@ -3,33 +3,35 @@
 mod context;
 mod log;
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use super::expect::{Expect, Texts};
+use super::expect::Expect;
+use super::ids::Ids;
+use super::mismatches::{Mismatches, shown};
 use super::stage::{Left, Observed, Outcome, Performance, numbered};
 
 /// Everything in which the performance is not as expected.
-pub(super) fn mismatches(expect: &Expect, performance: &Performance) -> Vec<String> {
+pub(super) fn mismatches(expect: &Expect, performance: &Performance, ids: Ids) -> Vec<String> {
     let mut found = Mismatches::default();
     match (performance, &expect.build_error_contains) {
         (Performance::Refused(refusal), Some(texts)) => found.contains("build error", texts, &refusal.to_string()),
         (Performance::Refused(refusal), None) => found.add(format!("the builder refuses: {refusal}")),
         (Performance::Done(_), Some(_)) => found.add("the builder does not refuse".to_owned()),
-        (Performance::Done(observed), None) => compare(&mut found, expect, observed),
+        (Performance::Done(observed), None) => compare(&mut found, expect, observed, ids),
     }
-    found.0
+    found.list()
 }
 
-fn compare(found: &mut Mismatches, expect: &Expect, observed: &Observed) {
+fn compare(found: &mut Mismatches, expect: &Expect, observed: &Observed, ids: Ids) {
     for (nth, run) in observed.runs.iter().enumerate() {
         let mut of_run = Mismatches::default();
         outcome(&mut of_run, expect, nth, &run.outcome, observed.record.budget());
         log::compare(&mut of_run, expect, &run.log);
         let prefix = if observed.runs.len() == 1 { String::new() } else { format!("run {nth}: ") };
-        found.0.extend(of_run.0.into_iter().map(|mismatch| prefix.clone() + &mismatch));
+        of_run.list().into_iter().for_each(|mismatch| found.add(prefix.clone() + &mismatch));
     }
-    context::compare(found, expect, &observed.record);
+    observed.record.complaints().into_iter().for_each(|complaint| found.add(complaint));
+    context::compare(found, expect, &observed.record, ids);
     counts(found, expect, observed);
     time(found, expect, observed.elapsed);
     left(found, expect, &observed.left);
@@ -93,59 +95,5 @@ fn left(found: &mut Mismatches, expect: &Expect, left: &Left) {
         found.equal("actors alive after the run", &0, &left.actors);
         found.equal("model calls under way after the run", &0, &left.models);
         found.equal("tools at work after the run", &0, &left.tools);
-    }
-}
-
-/// What was found to be wrong, in words.
-#[derive(Default)]
-struct Mismatches(Vec<String>);
-
-impl Mismatches {
-    fn add(&mut self, mismatch: String) {
-        self.0.push(mismatch);
-    }
-
-    fn holds(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
-        if !holds {
-            self.add(otherwise());
-        }
-    }
-
-    fn equal<T: PartialEq + Debug + ?Sized>(&mut self, what: &str, expected: &T, actual: &T) {
-        let otherwise = || format!("{what}: expected {}, got {}", shown(expected), shown(actual));
-        self.holds(expected == actual, otherwise);
-    }
-
-    /// As [`Self::equal`], where something is expected.
-    fn equal_if_stated<T: PartialEq + Debug>(&mut self, what: &str, expected: Option<&T>, actual: Option<&T>) {
-        match (expected, actual) {
-            (Some(expected), Some(actual)) => self.equal(what, expected, actual),
-            (Some(expected), None) => self.add(format!("{what}: expected {}, got none", shown(expected))),
-            (None, _) => {}
-        }
-    }
-
-    fn contains(&mut self, what: &str, expected: &Texts, actual: &str) {
-        for text in expected.iter() {
-            let otherwise = || format!("{what}: expected it to contain {}, got {}", shown(text), shown(actual));
-            self.holds(actual.contains(text.as_str()), otherwise);
-        }
-    }
-
-    fn contains_none(&mut self, what: &str, unwanted: &Texts, actual: &str) {
-        for text in unwanted.iter() {
-            let otherwise = || format!("{what}: expected it not to contain {}, got {}", shown(text), shown(actual));
-            self.holds(!actual.contains(text.as_str()), otherwise);
-        }
-    }
-}
-
-/// A value in a message, not too long.
-fn shown(value: &(impl Debug + ?Sized)) -> String {
-    const LONGEST: usize = 600;
-    let text = format!("{value:?}");
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
-        None => text,
     }
 }

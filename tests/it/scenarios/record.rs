@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentouto::providers::scripted::Scripted;
 use agentouto::{BoxFuture, Growth, Provider, ProviderError, Reply, Request};
 use tokio_util::sync::CancellationToken;
 
@@ -12,8 +11,7 @@ use super::expect::Expect;
 
 /// Filled while a scenario runs, read when it is over.
 pub(super) struct Record {
-    wanted: HashSet<(String, usize)>,
-    wanted_whole: HashSet<String>,
+    wanted: Wanted,
     budget: usize,
     over_budget: CancellationToken,
     seen: Mutex<Seen>,
@@ -27,16 +25,44 @@ struct Seen {
     tool_runs: HashMap<String, usize>,
     /// By agent, and which of its model calls it is, from 1.
     requests: HashMap<(String, usize), Request>,
+    /// Those that are kept, in the order in which they came.
+    order: Vec<(String, usize)>,
+    /// What was wrong with how models and tools were used.
+    complaints: Vec<String>,
+}
+
+/// Which requests to models are kept.
+pub(super) enum Wanted {
+    All,
+    /// Those of an agent's nth model call, from 1, and all of some agents.
+    Some {
+        calls: HashSet<(String, usize)>,
+        agents: HashSet<String>,
+    },
+}
+
+impl Wanted {
+    /// Those that `expect` asks about.
+    pub(super) fn of(expect: &Expect) -> Self {
+        let contexts = expect.contexts.iter().map(|context| (context.agent.clone(), context.nth));
+        let results = expect.tool_results.iter().map(|results| (results.agent.clone(), results.nth));
+        let agents = expect.contexts_not_contain.iter().map(|absent| absent.agent.clone());
+        Self::Some { calls: contexts.chain(results).collect(), agents: agents.collect() }
+    }
+
+    fn includes(&self, place: &(String, usize)) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some { calls, agents } => calls.contains(place) || agents.contains(&place.0),
+        }
+    }
 }
 
 impl Record {
-    /// A record that keeps the requests that `expect` asks about, and allows `budget` model calls in all.
-    pub(super) fn new(expect: &Expect, budget: usize) -> Self {
-        let contexts = expect.contexts.iter().map(|context| (context.agent.clone(), context.nth));
-        let results = expect.tool_results.iter().map(|results| (results.agent.clone(), results.nth));
+    /// A record that keeps the wanted requests, and allows `budget` model calls in all.
+    pub(super) fn new(wanted: Wanted, budget: usize) -> Self {
         Self {
-            wanted: contexts.chain(results).collect(),
-            wanted_whole: expect.contexts_not_contain.iter().map(|absent| absent.agent.clone()).collect(),
+            wanted,
             budget,
             over_budget: CancellationToken::new(),
             seen: Mutex::default(),
@@ -51,7 +77,8 @@ impl Record {
         let nth = seen.model_calls.entry(agent.clone()).or_default();
         *nth += 1;
         let place = (agent, *nth);
-        if self.wanted.contains(&place) || self.wanted_whole.contains(&place.0) {
+        if self.wanted.includes(&place) {
+            seen.order.push(place.clone());
             seen.requests.insert(place, request.clone());
         }
         if seen.model_calls.values().sum::<usize>() > self.budget {
@@ -76,6 +103,21 @@ impl Record {
     /// One of the wanted requests, if there was such a call.
     pub(super) fn request(&self, agent: &str, nth: usize) -> Option<Request> {
         self.seen().requests.get(&(agent.to_owned(), nth)).cloned()
+    }
+
+    /// All of the wanted requests, in the order in which they came.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let seen = self.seen();
+        seen.order.iter().filter_map(|place| seen.requests.get(place).cloned()).collect()
+    }
+
+    /// Notes that models or tools were not used as they must be.
+    pub(super) fn complain(&self, complaint: impl Into<String>) {
+        self.seen().complaints.push(complaint.into());
+    }
+
+    pub(super) fn complaints(&self) -> Vec<String> {
+        self.seen().complaints.clone()
     }
 
     pub(super) fn budget(&self) -> usize {
@@ -124,13 +166,13 @@ impl Drop for AtWork {
     }
 }
 
-/// A scripted model whose calls are recorded.
-pub(super) struct Recorded {
-    pub(super) model: Scripted,
+/// A model whose calls are recorded.
+pub(super) struct Recorded<P> {
+    pub(super) model: P,
     pub(super) record: Arc<Record>,
 }
 
-impl Provider for Recorded {
+impl<P: Provider> Provider for Recorded<P> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,

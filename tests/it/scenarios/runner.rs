@@ -8,9 +8,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::check;
-use super::scenario::Scenario;
-use super::stage;
+/// Says what is wrong with what comes of a scenario; an error is why it cannot be read.
+pub(super) type Judge = fn(Value) -> Result<Vec<String>, String>;
 
 /// The scenarios of one file, not yet read one by one, so that one that cannot be read fails alone.
 pub(super) struct Suite {
@@ -35,9 +34,15 @@ impl Suite {
         Ok(Self { name: name.to_owned(), scenarios })
     }
 
-    pub(super) fn run(self) -> Verdicts {
-        let scenarios = self.scenarios.into_iter().enumerate().map(|(place, scenario)| Verdict::of(place, scenario));
-        Verdicts { suite: self.name, scenarios: scenarios.collect() }
+    /// The same scenarios, under another name.
+    pub(super) fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    pub(super) fn run(self, judge: Judge) -> Verdicts {
+        let scenarios = self.scenarios.into_iter().enumerate();
+        let verdicts = scenarios.map(|(place, scenario)| Verdict::of(place, scenario, judge));
+        Verdicts { suite: self.name, scenarios: verdicts.collect() }
     }
 }
 
@@ -78,22 +83,18 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    fn of(place: usize, scenario: Value) -> Self {
+    fn of(place: usize, scenario: Value, judge: Judge) -> Self {
         let label = |key: &str| scenario[key].as_str().map(str::to_owned);
         let name = label("name").unwrap_or_else(|| format!("number {}", place + 1));
         let title = label("title").unwrap_or_else(|| "without a title".to_owned());
-        Self { name, title, reasons: reasons_against(scenario) }
+        Self { name, title, reasons: reasons_against(scenario, judge) }
     }
 }
 
-fn reasons_against(scenario: Value) -> Vec<String> {
-    let judged = catch_unwind(AssertUnwindSafe(|| {
-        let scenario = Scenario::parse(scenario).map_err(|error| format!("cannot be read: {error}"))?;
-        Ok(check::mismatches(&scenario.expect, &stage::perform(&scenario)))
-    }));
-    match judged {
+fn reasons_against(scenario: Value, judge: Judge) -> Vec<String> {
+    match catch_unwind(AssertUnwindSafe(|| judge(scenario))) {
         Ok(Ok(mismatches)) => mismatches,
-        Ok(Err(unreadable)) => vec![unreadable],
+        Ok(Err(unreadable)) => vec![format!("cannot be read: {unreadable}")],
         Err(panic) => vec![format!("panicked: {}", panic_text(&*panic))],
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use agentouto::Agent;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -48,6 +49,13 @@ pub(super) struct ScriptedAgent {
     pub(super) instructions: String,
 }
 
+impl ScriptedAgent {
+    /// The agent, whose provider is `fake`.
+    pub(super) fn agent(&self) -> Agent {
+        Agent::new(self.name.as_str(), self.instructions.as_str()).model("fake-model").provider("fake")
+    }
+}
+
 impl Scenario {
     pub(super) fn parse(scenario: Value) -> Result<Self, serde_json::Error> {
         serde_json::from_value(with_texts_repeated(scenario)?)
@@ -55,7 +63,7 @@ impl Scenario {
 }
 
 /// The same value, where every `{repeat_text, times}` is the text that it stands for.
-fn with_texts_repeated(value: Value) -> Result<Value, serde_json::Error> {
+pub(super) fn with_texts_repeated(value: Value) -> Result<Value, serde_json::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Repeated {

@@ -10,6 +10,15 @@ use agentouto::{ChatMessage, ProviderError, ProviderErrorKind, Reply, Request, S
 use serde::Deserialize;
 use serde_json::Value;
 
+/// In which form a model says what it does.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// It calls functions.
+    Calls,
+    /// It writes its calls into its text.
+    Text,
+}
+
 /// The responses of one agent's model.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
@@ -22,7 +31,7 @@ pub(super) enum Script {
 
 impl Script {
     /// The response to this request. Each request must be asked about once.
-    pub(super) fn reply(&self, request: &Request) -> ScriptedReply {
+    pub(super) fn reply(&self, request: &Request, form: Form) -> ScriptedReply {
         let (agent, input) = (&request.agent.name, request.context.input());
         let (responses, place) = match self {
             Self::InOrder { responses, said } => (responses, said.fetch_add(1, Ordering::Relaxed)),
@@ -32,7 +41,7 @@ impl Script {
             },
         };
         match responses.get(place) {
-            Some(response) => response.reply(request),
+            Some(response) => response.reply(request, form),
             None => failure(format!("the script of agent `{agent}` has ended after {} responses", responses.len())),
         }
     }
@@ -109,15 +118,16 @@ pub(super) struct Response {
 }
 
 impl Response {
-    fn reply(&self, request: &Request) -> ScriptedReply {
-        let reply = match &self.error {
-            Some(error) => failure(error.as_str()),
-            None => self.filled(&Blanks::of(request)).into(),
+    fn reply(&self, request: &Request, form: Form) -> ScriptedReply {
+        let reply = match (&self.error, form) {
+            (Some(error), _) => failure(error.as_str()),
+            (None, Form::Calls) => self.called(&Blanks::of(request)).into(),
+            (None, Form::Text) => self.written(&Blanks::of(request)).into(),
         };
         reply.after(Duration::from_millis(self.delay_ms))
     }
 
-    fn filled(&self, blanks: &Blanks<'_>) -> Reply {
+    fn called(&self, blanks: &Blanks<'_>) -> Reply {
         let usual = if self.tool_calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         Reply {
             text: self.content.as_ref().map(|text| blanks.fill(text).into()),
@@ -126,6 +136,23 @@ impl Response {
             ..Reply::default()
         }
     }
+
+    /// The same as text alone, with nothing around the calls that would be text of its own.
+    fn written(&self, blanks: &Blanks<'_>) -> Reply {
+        let text = self.content.as_ref().map(|text| blanks.fill(text));
+        let calls = self.tool_calls.iter().map(|call| written(&call.filled(blanks)));
+        Reply {
+            text: text.into_iter().chain(calls).reduce(|all, part| all + &part).map(Into::into),
+            stop_reason: self.stop_reason.clone().unwrap_or_default(),
+            ..Reply::default()
+        }
+    }
+}
+
+/// A call as a model writes it that was told how.
+fn written(call: &ToolCall) -> String {
+    let ToolCall { name, arguments, .. } = call;
+    format!("<tool_call>\n<name>{name}</name>\n<arguments>{arguments}</arguments>\n</tool_call>")
 }
 
 /// A tool call: its arguments as JSON, or as the characters that stand on the wire.

@@ -6,20 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Agent, BuildError, Log, Report, RunError, Runtime};
+use agentouto::{BuildError, Log, Report, Request, RunError, Runtime};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::record::{Record, Recorded};
+use super::record::{Record, Recorded, Wanted};
 use super::scenario::{Scenario, ScriptedAgent};
-use super::script::failure;
+use super::script::{Form, failure};
+#[cfg(feature = "prompt_tools")]
+use super::text_only::OnText;
 
 /// The most model calls of one run where the scenario does not say.
-const BUDGET: usize = 100_000;
+pub(super) const BUDGET: usize = 100_000;
 /// How long invocations may take to end once they are cancelled, where the scenario does not say.
 const ENDING: Duration = Duration::from_secs(1);
 /// Longer than any delay: what has not happened by then never will.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(super) const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// What kind of model speaks for every agent.
+#[derive(Clone, Copy)]
+pub(super) enum Model {
+    /// One that calls functions.
+    Native,
+    /// One that knows text alone, behind prompt-based tool calling.
+    #[cfg(feature = "prompt_tools")]
+    Text,
+}
 
 pub(super) enum Performance {
     Refused(BuildError),
@@ -58,30 +70,41 @@ pub(super) struct Left {
     pub(super) tools: usize,
 }
 
-pub(super) fn perform(scenario: &Scenario) -> Performance {
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    tokio.expect("a tokio runtime").block_on(async {
+pub(super) fn perform(scenario: &Scenario, model: Model) -> Performance {
+    on_paused_time(async {
         let budget = scenario.max_llm_calls.unwrap_or(BUDGET).saturating_mul(scenario.expect.runs.get());
-        let record = Arc::new(Record::new(&scenario.expect, budget));
-        match build(scenario, &record) {
+        let record = Arc::new(Record::new(Wanted::of(&scenario.expect), budget));
+        match build(scenario, model, &record) {
             Ok(runtime) => Performance::Done(observe(&runtime, scenario, record).await),
             Err(refusal) => Performance::Refused(refusal),
         }
     })
 }
 
-fn build(scenario: &Scenario, record: &Arc<Record>) -> Result<Runtime, BuildError> {
+pub(super) fn on_paused_time<F: Future>(performing: F) -> F::Output {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    tokio.expect("a tokio runtime").block_on(performing)
+}
+
+fn build(scenario: &Scenario, model: Model, record: &Arc<Record>) -> Result<Runtime, BuildError> {
     let scripts = Arc::clone(&scenario.script);
-    let model = Scripted::computed(move |request| match scripts.get(&*request.agent.name) {
-        Some(script) => script.reply(request),
+    let say = move |request: &Request, form| match scripts.get(&*request.agent.name) {
+        Some(script) => script.reply(request, form),
         None => failure(format!("agent `{}` has no script", request.agent.name)),
-    });
-    let agent = |agent: &ScriptedAgent| {
-        Agent::new(agent.name.as_str(), agent.instructions.as_str()).model("fake-model").provider("fake")
     };
-    let builder = Runtime::builder()
-        .provider("fake", Recorded { model, record: Arc::clone(record) })
-        .agents(scenario.agents.iter().map(agent));
+    let record_of_models = Arc::clone(record);
+    let builder = match model {
+        Model::Native => {
+            let model = Scripted::computed(move |request| say(request, Form::Calls));
+            Runtime::builder().provider("fake", Recorded { model, record: record_of_models })
+        }
+        #[cfg(feature = "prompt_tools")]
+        Model::Text => {
+            let model = OnText::new(move |request| say(request, Form::Text), Arc::clone(record));
+            Runtime::builder().provider("fake", Recorded { model, record: record_of_models })
+        }
+    };
+    let builder = builder.agents(scenario.agents.iter().map(ScriptedAgent::agent));
     scenario.tools.iter().fold(builder, |builder, tool| builder.tool(tool.recorded_in(record))).build()
 }
 

@@ -1,13 +1,21 @@
 //! That the runner runs other cases than the shipped ones, and that what should fail does.
 
+#[cfg(feature = "prompt_tools")]
+mod prompt_based;
+
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::natively;
 use super::runner::{Suite, Verdicts};
 
 fn run(scenarios: Value) -> Verdicts {
-    Suite::parse("ours", &json!({ "scenarios": scenarios }).to_string()).unwrap().run()
+    Suite::parse("ours", &json!({ "scenarios": scenarios }).to_string()).unwrap().run(natively)
+}
+
+fn other_scenarios() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/other_scenarios")
 }
 
 /// Two agents and a tool: A uses the tool, calls B, and answers what B said. Passes.
@@ -53,8 +61,7 @@ fn assert_fails(scenario: Value, reason: &str) {
 
 #[test]
 fn cases_that_are_not_the_shipped_ones_run() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/other_scenarios");
-    let verdicts = Suite::read(&folder, "agentouto").unwrap().run();
+    let verdicts = Suite::read(&other_scenarios(), "agentouto").unwrap().run(natively);
     assert_eq!(verdicts.to_string(), "scenarios agentouto: 20 passed, 0 failed");
     assert_eq!(run(json!([team()])).to_string(), "scenarios ours: 1 passed, 0 failed");
 }

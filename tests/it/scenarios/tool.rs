@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentouto::tool::{self, FunctionTool};
-use agentouto::{Arguments, ToolSpec};
+use agentouto::{Arguments, ToolError, ToolSpec};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::record::Record;
 
@@ -17,24 +17,41 @@ pub(super) struct ScriptedTool {
     #[serde(default)]
     description: Arc<str>,
     parameters: Value,
-    behaviour: Arc<Behaviour>,
+    /// Not stated for a tool that never runs.
+    behaviour: Option<Arc<Behaviour>>,
 }
 
 impl ScriptedTool {
-    /// The tool, which writes down when it runs.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a model is told of it, as it is written.
+    pub(super) fn spec(&self) -> ToolSpec {
+        let Self { name, description, parameters, .. } = self;
+        ToolSpec { name: Arc::clone(name), description: Arc::clone(description), parameters: parameters.clone() }
+    }
+
+    /// The tool, which writes down when it runs. Where its parameters are null it takes any.
     pub(super) fn recorded_in(&self, record: &Arc<Record>) -> FunctionTool {
-        let Self { name, description, parameters, behaviour } = self;
-        let spec =
-            ToolSpec { name: Arc::clone(name), description: Arc::clone(description), parameters: parameters.clone() };
-        let (name, behaviour, record) = (Arc::clone(name), Arc::clone(behaviour), Arc::clone(record));
+        let mut spec = self.spec();
+        if spec.parameters.is_null() {
+            spec.parameters = json!({"type": "object", "properties": {}});
+        }
+        let (name, behaviour, record) = (Arc::clone(&self.name), self.behaviour.clone(), Arc::clone(record));
         tool::from_spec(spec, move |arguments| {
             let before = record.tool_runs(&name);
             let at_work = record.run_tool(&name);
-            let behaviour = Arc::clone(&behaviour);
+            let behaviour = behaviour.clone();
+            if behaviour.is_none() {
+                record.complain(format!("tool `{name}` runs, and has no `behaviour`"));
+            }
+            let name = Arc::clone(&name);
             async move {
                 let _at_work = at_work;
+                let behaviour = behaviour.ok_or("no behaviour")?;
                 tokio::time::sleep(behaviour.delay()).await;
-                behaviour.perform(before, &arguments)
+                behaviour.perform(&name, before, &arguments)
             }
         })
     }
@@ -57,12 +74,14 @@ enum Behaviour {
     },
     /// Another value each time it runs; the last one repeats.
     Sequence {
-        values: Vec<Value>,
+        values: Vec<Step>,
         #[serde(default)]
         delay_ms: u64,
     },
     Error {
         message: String,
+        #[serde(default)]
+        kind: Kind,
         #[serde(default)]
         delay_ms: u64,
     },
@@ -84,16 +103,82 @@ impl Behaviour {
     }
 
     /// `before` is how often the tool ran before.
-    fn perform(&self, before: usize, arguments: &Arguments) -> Result<String, String> {
+    fn perform(&self, tool: &str, before: usize, arguments: &Arguments) -> Result<String, ToolError> {
         match self {
             Self::Return { value, .. } => Ok(text(value)),
             Self::Template { value, .. } => Ok(filled(value, arguments)),
-            Self::Sequence { values, .. } => {
-                values.get(before).or(values.last()).map(text).ok_or_else(|| "the sequence has no values".to_owned())
-            }
-            Self::Error { message, .. } => Err(message.clone()),
+            Self::Sequence { values, .. } => match values.get(before).or(values.last()) {
+                Some(Step::Value(value)) => Ok(text(value)),
+                Some(Step::Failure { error, kind }) => Err(kind.error(tool, error)),
+                None => Err("the sequence has no values".into()),
+            },
+            Self::Error { message, kind, .. } => Err(kind.error(tool, message)),
             // As `panic!` does it, without the backtrace on stderr.
             Self::Panic { message, .. } => std::panic::resume_unwind(Box::new(message.clone())),
+        }
+    }
+}
+
+/// What a tool gives one of the times that it runs: a value, or `{error, kind}`.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+enum Step {
+    Value(Value),
+    Failure { error: String, kind: Kind },
+}
+
+impl TryFrom<Value> for Step {
+    type Error = serde_json::Error;
+
+    fn try_from(step: Value) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Failure {
+            error: String,
+            #[serde(default)]
+            kind: Kind,
+        }
+        if step.get("error").is_none() {
+            return Ok(Self::Value(step));
+        }
+        let Failure { error, kind } = serde_json::from_value(step)?;
+        Ok(Self::Failure { error, kind })
+    }
+}
+
+/// What kind of failure a tool says that it is.
+#[derive(Default, Deserialize)]
+#[serde(from = "String")]
+enum Kind {
+    Network,
+    Authentication,
+    Timeout,
+    #[default]
+    Other,
+}
+
+impl From<String> for Kind {
+    fn from(kind: String) -> Self {
+        match kind.as_str() {
+            "network" => Self::Network,
+            "auth" | "authentication" => Self::Authentication,
+            "timeout" => Self::Timeout,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Kind {
+    fn error(&self, tool: &str, text: &str) -> ToolError {
+        match self {
+            Self::Network => ToolError::network(text),
+            Self::Authentication => ToolError::authentication(tool, text),
+            Self::Timeout => {
+                let mut error = ToolError::timeout(Duration::from_secs(30));
+                error.message = format!("{}: {text}", error.message).into();
+                error
+            }
+            Self::Other => text.into(),
         }
     }
 }

@@ -3,19 +3,20 @@
 use agentouto::{ChatMessage, Request, ToolCall};
 use serde_json::Value;
 
-use super::{Mismatches, shown};
 use crate::scenarios::expect::{Absent, Expect, Shown, ShownCall, ShownMessage, ToolResult, ToolResults};
+use crate::scenarios::ids::{Ids, Renaming};
+use crate::scenarios::mismatches::{Mismatches, shown};
 use crate::scenarios::record::Record;
 
-pub(super) fn compare(found: &mut Mismatches, expect: &Expect, record: &Record) {
+pub(super) fn compare(found: &mut Mismatches, expect: &Expect, record: &Record, ids: Ids) {
     for expected in &expect.contexts {
         if let Some((what, request)) = request(found, record, &expected.agent, expected.nth) {
-            context(found, &what, expected, &request);
+            context(found, &what, expected, &request, &mut ids.of_a_context());
         }
     }
     for expected in &expect.tool_results {
         if let Some((what, request)) = request(found, record, &expected.agent, expected.nth) {
-            tool_results(found, &what, expected, &request);
+            tool_results(found, &what, expected, &request, &mut ids.of_a_context());
         }
     }
     for absent in &expect.contexts_not_contain {
@@ -34,7 +35,7 @@ fn request(found: &mut Mismatches, record: &Record, agent: &str, nth: usize) -> 
     request.map(|request| (format!("model call {nth} of {agent}"), request))
 }
 
-fn context(found: &mut Mismatches, what: &str, expected: &Shown, request: &Request) {
+fn context(found: &mut Mismatches, what: &str, expected: &Shown, request: &Request, ids: &mut Renaming) {
     let system = request.context.system();
     let what_system = format!("{what}: system");
     if let Some(expected) = &expected.system {
@@ -52,12 +53,12 @@ fn context(found: &mut Mismatches, what: &str, expected: &Shown, request: &Reque
         let actual: Vec<_> = request.context.messages().collect();
         found.equal(&format!("{what}: number of messages"), &expected.len(), &actual.len());
         for (place, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-            message(found, &format!("{what}: message {place}"), expected, actual);
+            message(found, &format!("{what}: message {place}"), expected, actual, ids);
         }
     }
 }
 
-fn message(found: &mut Mismatches, what: &str, expected: &ShownMessage, actual: &ChatMessage) {
+fn message(found: &mut Mismatches, what: &str, expected: &ShownMessage, actual: &ChatMessage, ids: &mut Renaming) {
     let (role, text, tool_calls, tool) = match actual {
         ChatMessage::User(content) => ("user", &*content.text, &[][..], None),
         ChatMessage::Assistant { text, tool_calls, .. } => {
@@ -72,30 +73,33 @@ fn message(found: &mut Mismatches, what: &str, expected: &ShownMessage, actual: 
     if let Some(expected) = &expected.tool_calls {
         found.equal(&format!("{what}: number of tool calls"), &expected.len(), &tool_calls.len());
         for (place, (expected, actual)) in expected.iter().zip(tool_calls).enumerate() {
-            tool_call(found, &format!("{what}: tool call {place}"), expected, actual);
+            tool_call(found, &format!("{what}: tool call {place}"), expected, actual, ids);
         }
     }
     let (id, name) = tool.map(|(id, name)| (id.to_string(), name.to_string())).unzip();
-    found.equal_if_stated(&format!("{what}: tool_call_id"), expected.tool_call_id.as_ref(), id.as_ref());
+    let expected_id = expected.tool_call_id.as_ref();
+    let expected_id = expected_id.map(|written| ids.expected(written, id.as_deref().unwrap_or_default()));
+    found.equal_if_stated(&format!("{what}: tool_call_id"), expected_id.as_ref(), id.as_ref());
     found.equal_if_stated(&format!("{what}: tool_name"), expected.tool_name.as_ref(), name.as_ref());
 }
 
-fn tool_call(found: &mut Mismatches, what: &str, expected: &ShownCall, actual: &ToolCall) {
+fn tool_call(found: &mut Mismatches, what: &str, expected: &ShownCall, actual: &ToolCall, ids: &mut Renaming) {
     let raw = actual.arguments.to_string();
     let arguments: Option<Value> = serde_json::from_str(&raw).ok();
-    found.equal_if_stated(&format!("{what}: id"), expected.id.as_ref(), Some(&actual.id.to_string()));
+    let expected_id = expected.id.as_ref().map(|written| ids.expected(written, &actual.id));
+    found.equal_if_stated(&format!("{what}: id"), expected_id.as_ref(), Some(&actual.id.to_string()));
     found.equal_if_stated(&format!("{what}: name"), expected.name.as_ref(), Some(&actual.name.to_string()));
     found.equal_if_stated(&format!("{what}: arguments"), expected.arguments.as_ref(), arguments.as_ref());
     found.equal_if_stated(&format!("{what}: arguments_raw"), expected.arguments_raw.as_ref(), Some(&raw));
 }
 
-fn tool_results(found: &mut Mismatches, what: &str, expected: &ToolResults, request: &Request) {
+fn tool_results(found: &mut Mismatches, what: &str, expected: &ToolResults, request: &Request, ids: &mut Renaming) {
     let actual: Vec<Answered> = request.context.messages().filter_map(answered).collect();
     let texts: Vec<String> = actual.iter().map(|answered| answered.content.clone()).collect();
     if let Some(expected) = &expected.results {
         found.equal(&format!("{what}: number of tool results"), &expected.len(), &actual.len());
         for (place, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
-            tool_result(found, &format!("{what}: tool result {place}"), expected, actual);
+            tool_result(found, &format!("{what}: tool result {place}"), expected, actual, ids);
         }
     }
     let in_order = expected.results_in_order.as_ref();
@@ -105,8 +109,9 @@ fn tool_results(found: &mut Mismatches, what: &str, expected: &ToolResults, requ
     found.equal_if_stated(&format!("{what}: last tool result"), expected.last.as_ref(), texts.last());
 }
 
-fn tool_result(found: &mut Mismatches, what: &str, expected: &ToolResult, actual: &Answered) {
-    found.equal_if_stated(&format!("{what}: tool_call_id"), expected.tool_call_id.as_ref(), Some(&actual.id));
+fn tool_result(found: &mut Mismatches, what: &str, expected: &ToolResult, actual: &Answered, ids: &mut Renaming) {
+    let expected_id = expected.tool_call_id.as_ref().map(|written| ids.expected(written, &actual.id));
+    found.equal_if_stated(&format!("{what}: tool_call_id"), expected_id.as_ref(), Some(&actual.id));
     found.equal_if_stated(&format!("{what}: name"), expected.name.as_ref(), Some(&actual.name));
     found.equal_if_stated(&format!("{what}: content"), expected.content.as_ref(), Some(&actual.content));
     if let Some(texts) = &expected.content_contains {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use agentouto::{CallId, Forward, Log, Message, Return};
 
-use super::{Mismatches, shown};
 use crate::scenarios::expect::{Expect, UniqueIds};
+use crate::scenarios::mismatches::{Mismatches, shown};
 
 pub(super) fn compare(found: &mut Mismatches, expect: &Expect, log: &Log) {
     let forwards: Vec<_> = log.messages().filter_map(forward).collect();

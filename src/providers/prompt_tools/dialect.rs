@@ -1,0 +1,116 @@
+//! How tool calls and their results are written in text.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::builtin;
+use crate::tool::ToolCall;
+
+/// A way to write a tool call. All of them are read; one is taught, and is what earlier calls are shown in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// `<tool_call><name>…</name><arguments>{…}</arguments></tool_call>`, over several lines.
+    #[default]
+    Xml,
+    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, the form of
+    /// [Hermes](https://github.com/NousResearch/Hermes-Function-Calling) and
+    /// [Qwen](https://qwen.readthedocs.io/en/latest/framework/function_call.html).
+    Hermes,
+    /// `<function=…>{…}</function>`, the form of
+    /// [Llama 3.1](https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/#user-defined-custom-tool-calling).
+    Llama,
+    /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, the form of
+    /// [Mistral](https://docs.mistral.ai/capabilities/function_calling/). Nothing may follow it.
+    Mistral,
+    /// A fenced block of JSON, `{"name": …, "arguments": {…}}`.
+    Fenced,
+}
+
+impl Dialect {
+    /// Calls as text. A call whose arguments are not JSON is shown as it was written.
+    #[must_use]
+    pub fn render(self, calls: &[ToolCall]) -> String {
+        let one = |call: &ToolCall| match self {
+            // Nothing is known of it but its text.
+            _ if call.name.is_empty() => format!("<tool_call>\n{}\n</tool_call>", call.arguments),
+            Self::Xml => format!(
+                "<tool_call>\n<name>{}</name>\n<arguments>{}</arguments>\n</tool_call>",
+                with_entities(&call.name),
+                call.arguments
+            ),
+            Self::Hermes => format!("<tool_call>\n{}\n</tool_call>", object(call)),
+            Self::Llama => format!("<function={}>{}</function>", with_entities(&call.name), call.arguments),
+            Self::Mistral => object(call),
+            Self::Fenced => format!("```json\n{}\n```", object(call)),
+        };
+        let written: Vec<String> = calls.iter().map(one).collect();
+        match self {
+            Self::Mistral if !calls.is_empty() => format!("[TOOL_CALLS][{}]", written.join(", ")),
+            _ => written.join("\n"),
+        }
+    }
+}
+
+fn object(call: &ToolCall) -> String {
+    let arguments = match builtin::arguments(&call.arguments) {
+        Ok(arguments) => Value::Object(arguments),
+        Err(_) => Value::String(call.arguments.to_string()),
+    };
+    json!({"name": &*call.name, "arguments": arguments}).to_string()
+}
+
+fn with_entities(name: &str) -> String {
+    name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The tag around what came of a call.
+const FRAME: &str = "tool_result";
+
+/// What came of a call, as the model reads it. The text cannot close the frame, nor open another.
+pub(super) fn frame(name: &str, text: &str, frames: &mut String) {
+    if !frames.is_empty() {
+        frames.push('\n');
+    }
+    let name = with_entities(name).replace('\'', "&apos;");
+    // Writing to a String cannot fail.
+    let _ = writeln!(frames, "<{FRAME} name='{name}'>");
+    let mut rest = text;
+    while let Some(place) = rest.find('<') {
+        let (before, tag) = rest.split_at(place);
+        frames.push_str(before);
+        let word = tag[1..].strip_prefix('/').unwrap_or(&tag[1..]);
+        let is_frame = word.get(..FRAME.len()).is_some_and(|word| word.eq_ignore_ascii_case(FRAME));
+        frames.push_str(if is_frame { "&lt;" } else { "<" });
+        rest = &tag[1..];
+    }
+    frames.push_str(rest);
+    let _ = write!(frames, "\n</{FRAME}>");
+}
+
+/// What there is of a text without the tags of tool calls, for an answer whose calls nobody could read.
+pub(super) fn without_tags(text: &str) -> String {
+    const TAGS: [&str; 9] =
+        ["tool_call", "name", "arguments", "parameters", "function", "parameter", "tool_calls", "args", "input"];
+    let mut cleaned = String::new();
+    let mut rest = text;
+    while let Some(place) = rest.find(['<', '[']) {
+        cleaned.push_str(&rest[..place]);
+        rest = &rest[place..];
+        let tag = rest.strip_prefix("</").or_else(|| rest.strip_prefix('<')).unwrap_or_default();
+        let word = tag.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+        let length = match rest.find('>') {
+            Some(end) if TAGS.contains(&word) => end + 1,
+            None if TAGS.contains(&word) => rest.len(),
+            _ if rest.starts_with("[TOOL_CALLS]") => "[TOOL_CALLS]".len(),
+            _ => 0,
+        };
+        if length == 0 {
+            cleaned.push_str(&rest[..1]);
+        }
+        rest = &rest[length.max(1)..];
+    }
+    cleaned.push_str(rest);
+    cleaned.trim().to_owned()
+}

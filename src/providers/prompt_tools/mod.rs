@@ -1,0 +1,357 @@
+//! Tools for models that cannot call functions: [`PromptTools`], a provider around any provider that talks.
+//!
+//! It tells the model of the tools in its system prompt ([`Template`]), reads the calls out of what the model says
+//! ([`Parser`]), and shows it the results as messages of the user. To the agent loop it is a model like any other.
+//!
+//! # What the model sees
+//!
+//! After the agent's system prompt stands the template, with a line and a JSON Schema for each tool; both are written once
+//! for each set of tools. A result comes as
+//!
+//! ```text
+//! <tool_result name='search'>
+//! 3 results
+//! </tool_result>
+//! ```
+//!
+//! in a message of the user, because the model did not say it; results of calls that were made together come in one
+//! message, in order. A text that contains `<tool_result` or `</tool_result` has its `<` written as `&lt;`, so that no result can close its frame.
+//!
+//! # What is read
+//!
+//! All [`Dialect`]s, whichever was taught, and what models make of them: close tags that are missing, elements in another
+//! order, attributes, a fence or CDATA around JSON, XML entities, Qwen's `<parameter=…>`, GLM's `<arg_key>`. Nothing is
+//! made up: a call that names no tool there is, whose arguments are not JSON or do not fit the tool's schema, is not
+//! carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads what was wrong, with the tools there are or the right form
+//! by example. When that has happened [`repairs`](PromptTools::repairs) times in a row the text is the answer, without tags.
+//!
+//! The seed of this design is the tool-call prompt of early AutoGen and MCP bridges; the dialects are linked at
+//! [`Dialect`].
+
+mod call;
+mod dialect;
+mod looks;
+mod parser;
+mod scan;
+mod template;
+#[cfg(test)]
+mod tests;
+mod toolset;
+mod transcript;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+
+pub use dialect::Dialect;
+pub use parser::Parser;
+pub use template::Template;
+
+use crate::context::{ChatMessage, Context};
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{Delta, Growth, Provider, Relay, Reply, Request, StopReason, Usage};
+use crate::tool::{ToolCall, ToolSpec};
+use toolset::Toolset;
+use transcript::Transcript;
+
+/// A provider that lets models use tools that cannot call functions.
+///
+/// A model that can is asked natively. Whether it can is told, first found, by [`function_calling`](PromptTools::function_calling)
+/// here, by [`Provider::function_calling`] of the provider inside, and by the rule for models of which neither
+/// knows: [`when_unknown`](PromptTools::when_unknown). A server that refuses `tools` is remembered, and asked in text from
+/// then on. Without tools nothing is changed.
+///
+/// ```no_run
+/// use agentouto::providers::prompt_tools::PromptTools;
+/// # #[cfg(feature = "http")]
+/// use agentouto::providers::openai::OpenAi;
+///
+/// # #[cfg(feature = "http")]
+/// let gemma = PromptTools::around(OpenAi::keyless("http://127.0.0.1:11434/v1"));
+/// ```
+///
+/// Cancelling is that of the provider inside, and so are its errors.
+pub struct PromptTools<P> {
+    inner: P,
+    template: Template,
+    repairs: usize,
+    configured: Vec<(Arc<str>, bool)>,
+    when_unknown: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// The models whose server refused tools.
+    refused: Mutex<HashSet<Arc<str>>>,
+    /// The latest sets of tools, each with its part of the prompt.
+    prepared: Mutex<Vec<Arc<Prepared>>>,
+}
+
+struct Prepared {
+    tools: Arc<Toolset>,
+    prompt: String,
+}
+
+/// How many sets of tools are kept.
+const KEPT: usize = 8;
+
+impl<P: Provider> PromptTools<P> {
+    /// A provider that asks `inner`, in text unless it is known that the model can call functions.
+    pub fn around(inner: P) -> Self {
+        Self {
+            inner,
+            template: Template::default(),
+            repairs: 2,
+            configured: Vec::new(),
+            when_unknown: Box::new(|_| false),
+            refused: Mutex::default(),
+            prepared: Mutex::default(),
+        }
+    }
+
+    /// What the model is told. Default: [`Template::english`].
+    #[must_use]
+    pub fn template(mut self, template: Template) -> Self {
+        self.template = template;
+        self
+    }
+
+    /// How many times in a row the model is told what is wrong with its calls, when none of them can be carried out. After
+    /// that its text is the answer. Default: 2.
+    #[must_use]
+    pub fn repairs(mut self, repairs: usize) -> Self {
+        self.repairs = repairs;
+        self
+    }
+
+    /// Says whether a model can call functions, whatever the provider inside says.
+    #[must_use]
+    pub fn function_calling(mut self, model: impl Into<Arc<str>>, can: bool) -> Self {
+        self.configured.push((model.into(), can));
+        self
+    }
+
+    /// Whether a model of which nothing is known is tried with function calling first. It is given the model's name.
+    /// Default: no model is.
+    #[must_use]
+    pub fn when_unknown(mut self, rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.when_unknown = Box::new(rule);
+        self
+    }
+
+    /// Whether the model is asked with function calling.
+    fn is_native(&self, model: &str) -> bool {
+        if self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(model) {
+            return false;
+        }
+        let configured = self.configured.iter().rev().find(|(name, _)| **name == *model).map(|(_, can)| *can);
+        configured.or_else(|| self.inner.function_calling(model)).unwrap_or_else(|| (self.when_unknown)(model))
+    }
+
+    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+        if request.tools.is_empty() || self.is_native(&request.agent.model) {
+            match self.inner.reply(request, growth).await {
+                Err(error) if !request.tools.is_empty() && refuses_tools(&error) => {
+                    let model = &request.agent.model;
+                    tracing::info!(
+                        model = &**model,
+                        "the server refuses tools; they are told in text from now on: {error}"
+                    );
+                    self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(model));
+                }
+                result => return result,
+            }
+        }
+        self.ask_in_text(request, growth).await
+    }
+
+    async fn ask_in_text(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+        let prepared = self.prepared(&request.tools);
+        let memo = request.context.memo();
+        let begin = || Transcript::of(request, &prepared.prompt, self.template.taught());
+        let mut transcript = memo.take().unwrap_or_else(begin);
+        let asked = transcript.up_to_date(&request.context);
+        let reply = match growth.is_observed() {
+            true => {
+                let mut showing =
+                    Showing { growth, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
+                let reply = self.inner.reply(asked, &mut Growth::through(&mut showing)).await;
+                showing.end();
+                reply
+            }
+            false => self.inner.reply(asked, growth).await,
+        };
+        memo.put(transcript);
+        Ok(self.read(reply?, request, &prepared.tools))
+    }
+
+    /// The reply with the calls that stand in its text.
+    fn read(&self, reply: Reply, request: &Request, tools: &Arc<Toolset>) -> Reply {
+        let Some(written) = &reply.text else { return reply };
+        let Parsed { text, calls } = Parsed::by(Parser::over(Arc::clone(tools)), written);
+        if calls.is_empty() {
+            return Reply { text: Some(text.into()), ..reply };
+        }
+        let is_futile = calls.iter().all(is_malformed);
+        if is_futile && malformed_turns(&request.context) >= self.repairs {
+            let cleaned = if text.trim().is_empty() { dialect::without_tags(written) } else { text.trim().to_owned() };
+            return Reply { text: Some(cleaned.into()), ..reply };
+        }
+        let stop_reason = match reply.stop_reason {
+            StopReason::Stop => StopReason::ToolCalls,
+            other => other,
+        };
+        let text = Some(text).filter(|text| !text.is_empty()).map(Into::into);
+        Reply { text, tool_calls: calls, stop_reason, ..reply }
+    }
+
+    fn prepared(&self, specs: &Arc<[ToolSpec]>) -> Arc<Prepared> {
+        let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |kept: &Arc<Prepared>| Arc::ptr_eq(kept.tools.specs(), specs) || kept.tools.specs() == specs;
+        if let Some(found) = all.iter().find(|kept| is_same(kept)) {
+            return Arc::clone(found);
+        }
+        let tools = Arc::new(Toolset::new(Arc::clone(specs), self.template.taught()));
+        let made = Arc::new(Prepared { tools, prompt: self.template.render(specs) });
+        if all.len() == KEPT {
+            all.remove(0);
+        }
+        all.push(Arc::clone(&made));
+        made
+    }
+}
+
+impl<P: Provider> Provider for PromptTools<P> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        growth: &'a mut Growth<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(self.ask(request, growth))
+    }
+
+    fn function_calling(&self, _: &str) -> Option<bool> {
+        Some(true)
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for PromptTools<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PromptTools")
+            .field("inner", &self.inner)
+            .field("repairs", &self.repairs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a text that is complete: what of it is text, and the calls.
+///
+/// ```
+/// use agentouto::providers::prompt_tools::parse;
+/// use agentouto::tool::{self, NoArguments};
+/// use agentouto::Tool;
+///
+/// let time = tool::function("time", "Tells the time.", |_: NoArguments| async { "noon" }).spec();
+/// let answer = parse("Let me see. <tool_call><name>time</name></tool_call>", &[time]);
+/// assert_eq!((&*answer.text, &*answer.calls[0].name, &*answer.calls[0].arguments), ("Let me see.", "time", "{}"));
+/// ```
+#[must_use]
+pub fn parse(text: &str, tools: &[ToolSpec]) -> Parsed {
+    Parsed::by(Parser::new(tools), text)
+}
+
+/// What was read of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// What of it is text. Beside calls it does not end in space.
+    pub text: String,
+    /// The calls, in order; see [`Parser::end`].
+    pub calls: Vec<ToolCall>,
+}
+
+impl Parsed {
+    fn by(mut parser: Parser, text: &str) -> Self {
+        let mut shown = String::with_capacity(text.len());
+        parser.push(text, &mut shown);
+        Self { calls: parser.end(&mut shown), text: shown }
+    }
+}
+
+/// Shows what a model says while it says it, without its calls.
+struct Showing<'a, 'g> {
+    growth: &'a mut Growth<'g>,
+    parser: Parser,
+    is_begun: bool,
+}
+
+impl Showing<'_, '_> {
+    /// Shows what was held back, and the calls.
+    fn end(self) {
+        if self.is_begun {
+            let mut shown = String::new();
+            let calls = self.parser.end(&mut shown);
+            show(self.growth, shown);
+            for (index, ToolCall { name, arguments, .. }) in calls.into_iter().enumerate() {
+                self.growth.delta(Delta::ToolCall { index, name, arguments });
+            }
+        }
+    }
+}
+
+impl Relay for Showing<'_, '_> {
+    fn delta(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text(piece) => {
+                self.is_begun = true;
+                let mut shown = String::new();
+                self.parser.push(&piece, &mut shown);
+                show(self.growth, shown);
+            }
+            other => self.growth.delta(other),
+        }
+    }
+
+    fn usage_so_far(&mut self, usage: Usage) {
+        self.growth.usage_so_far(usage);
+    }
+}
+
+fn show(growth: &mut Growth<'_>, text: String) {
+    if !text.is_empty() {
+        growth.delta(Delta::Text(text.into()));
+    }
+}
+
+fn is_malformed(call: &ToolCall) -> bool {
+    call.malformed.is_some()
+}
+
+/// How many turns in a row, the last ones, had no call that could be carried out.
+fn malformed_turns(context: &Context) -> usize {
+    let turns = context.messages().rev().filter_map(|message| match message {
+        ChatMessage::Assistant { tool_calls, .. } => {
+            Some(!tool_calls.is_empty() && tool_calls.iter().all(is_malformed))
+        }
+        _ => None,
+    });
+    turns.take_while(|is_futile| *is_futile).count()
+}
+
+/// Whether a server said that it, or the model, takes no tools. Servers have no code for it, so that their words decide.
+fn refuses_tools(error: &ProviderError) -> bool {
+    const WHAT: [&str; 2] = ["tool", "function"];
+    const HOW: [&str; 10] = [
+        "support",
+        "enable",
+        "require",
+        "unrecognized",
+        "unknown",
+        "unexpected",
+        "not permitted",
+        "not allowed",
+        "not available",
+        "--jinja",
+    ];
+    let is_refusal = error.kind == ProviderErrorKind::InvalidRequest || matches!(error.status, Some(404 | 500 | 501));
+    let words = error.message.to_lowercase();
+    let says = |all: &[&str]| all.iter().any(|word| words.contains(word));
+    is_refusal && error.partial.is_none() && says(&WHAT) && says(&HOW)
+}

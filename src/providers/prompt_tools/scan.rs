@@ -1,0 +1,220 @@
+//! Where a tool call ends: each byte is looked at once, however the text arrives.
+//!
+//! A close tag within a JSON string belongs to the string. What is found here is only delimited; `call` reads it.
+
+/// The longest call that is read, in bytes. Arguments may have 1 MiB; the tags around them need little.
+pub(super) const LONGEST_CALL: usize = crate::builtin::LONGEST_ARGUMENTS + 4096;
+
+/// What has been seen of a call so far.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Up to where.
+    at: usize,
+    /// How many braces and brackets are open.
+    depth: usize,
+    mode: Mode,
+    /// Whether a tag is open that stands for an element.
+    in_element: bool,
+    /// Whether the arguments are over, so that text behind them is not part of the call.
+    is_complete: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Mode {
+    /// Between tags, or within JSON if a brace is open.
+    #[default]
+    Plain,
+    /// Within a tag.
+    Tag,
+    String,
+    Escape,
+    /// Within an element whose value is text as it is.
+    Raw,
+}
+
+/// How a scan ends.
+#[derive(Debug, PartialEq)]
+pub(super) enum End {
+    /// The call is `..body`; the text goes on at `next`.
+    Found { body: usize, next: usize },
+    /// It goes on behind what there is.
+    Open,
+}
+
+/// Tags that begin a call, and so end one whose own close tag is missing.
+const OPENING: [&str; 3] = ["<tool_call>", "<tool_call ", "<tool_call\n"];
+/// Tags of results, which no call contains.
+const RESULTS: [&str; 2] = ["<tool_result", "<tool_response"];
+/// Elements whose values are text as it is, up to the close tag.
+const RAW: [(&str, &str); 2] = [("<parameter=", "</parameter>"), ("<arg_value>", "</arg_value>")];
+/// A tag around elements; it holds no text itself.
+const FUNCTION: &str = "<function=";
+/// The ends of elements that hold arguments.
+const ARGUMENTS: [&str; 5] = ["</arguments>", "</parameters>", "</args>", "</input>", "</function>"];
+
+impl Scan {
+    /// A scan that begins at `at`.
+    pub(super) fn from(at: usize) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// Looks for the end of a call with tags around it. `text` is the same as the last time, with more behind it.
+    pub(super) fn tagged(&mut self, text: &str, close: &str, is_whole: bool) -> End {
+        while let Some(&byte) = text.as_bytes().get(self.at) {
+            match (self.mode, byte) {
+                (Mode::Plain, b'<') => match self.tag(&text[self.at..], close, is_whole) {
+                    Tag::Ends(length) => return End::Found { body: self.at, next: self.at + length },
+                    Tag::Unknown => return End::Open,
+                    Tag::Passed => {}
+                },
+                (Mode::Plain, _) if self.depth > 0 => self.json(byte),
+                (Mode::Plain, b'{' | b'[') => self.json(byte),
+                (Mode::Plain, _) if self.is_complete && !self.in_element && is_text(byte) => {
+                    // The space before a text belongs to it.
+                    let end = text[..self.at].trim_end().len();
+                    return End::Found { body: end, next: end };
+                }
+                (Mode::Plain, _) => self.step(),
+                (Mode::Tag, b'<') => self.mode = Mode::Plain,
+                (Mode::Tag, b'>') => self.turn(Mode::Plain),
+                (Mode::Tag, _) => self.step(),
+                (Mode::Raw, b'<') => {
+                    let rest = &text[self.at..];
+                    if RAW.iter().any(|(_, end)| rest.starts_with(end)) {
+                        self.turn(Mode::Tag);
+                    } else if !is_whole && RAW.iter().any(|(_, end)| end.starts_with(rest)) {
+                        return End::Open;
+                    } else {
+                        self.step();
+                    }
+                }
+                (Mode::Raw, _) => self.step(),
+                (Mode::String | Mode::Escape, _) => self.json(byte),
+            }
+        }
+        End::Open
+    }
+
+    /// Looks for the end of one JSON value, which begins at the place where the scan began.
+    pub(super) fn value(&mut self, text: &str) -> End {
+        while let Some(&byte) = text.as_bytes().get(self.at) {
+            self.json(byte);
+            if self.depth == 0 && self.mode == Mode::Plain {
+                return End::Found { body: self.at, next: self.at };
+            }
+        }
+        End::Open
+    }
+
+    fn step(&mut self) {
+        self.at += 1;
+    }
+
+    fn turn(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.at += 1;
+    }
+
+    fn json(&mut self, byte: u8) {
+        self.at += 1;
+        match (self.mode, byte) {
+            (Mode::Escape, _) => self.mode = Mode::String,
+            (Mode::String, b'\\') => self.mode = Mode::Escape,
+            (Mode::String, b'"') => self.mode = Mode::Plain,
+            (Mode::String, _) => {}
+            (_, b'"') => self.mode = Mode::String,
+            (_, b'{' | b'[') => self.depth += 1,
+            (_, b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                self.is_complete |= self.depth == 0 && !self.in_element;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads what begins with `<` outside of a JSON string.
+    fn tag(&mut self, rest: &str, close: &str, is_whole: bool) -> Tag {
+        if rest.starts_with(close) {
+            return Tag::Ends(close.len());
+        }
+        let ends = |tags: &[&str]| tags.iter().any(|tag| rest.starts_with(tag));
+        if ends(&OPENING) || self.depth == 0 && self.is_complete && ends(&RESULTS) {
+            return Tag::Ends(0);
+        }
+        let may_become = |tag: &str| tag.len() > rest.len() && tag.starts_with(rest);
+        let known =
+            OPENING.iter().chain(&RESULTS).chain(&ARGUMENTS).chain([&FUNCTION]).chain(RAW.iter().map(|(tag, _)| tag));
+        if !is_whole && (may_become(close) || known.copied().any(may_become)) {
+            return Tag::Unknown;
+        }
+        if self.depth > 0 {
+            self.step();
+            return Tag::Passed;
+        }
+        if RAW.iter().any(|(tag, _)| rest.starts_with(tag)) {
+            self.turn(Mode::Raw);
+        } else {
+            self.in_element = !rest.starts_with("</") && !rest.starts_with(FUNCTION);
+            self.is_complete |= ends(&ARGUMENTS);
+            self.turn(Mode::Tag);
+        }
+        Tag::Passed
+    }
+}
+
+enum Tag {
+    /// The call ends here; the end itself is this long.
+    Ends(usize),
+    /// Nobody can tell before more arrives.
+    Unknown,
+    /// It is part of the call.
+    Passed,
+}
+
+/// Whether a byte between elements is neither space nor part of what models put around JSON.
+fn is_text(byte: u8) -> bool {
+    !byte.is_ascii_whitespace() && !matches!(byte, b'`' | b']' | b'}' | b'>' | b',' | b';')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The call in `text`, cut out whole and byte by byte.
+    fn check(text: &str, expected: Option<&str>) {
+        let found = |end| match end {
+            End::Found { body, .. } => Some(&text[..body]),
+            End::Open => None,
+        };
+        assert_eq!(found(Scan::default().tagged(text, "</tool_call>", true)), expected, "{text}");
+        let mut scan = Scan::default();
+        let ends = (0..=text.len()).filter(|end| text.is_char_boundary(*end));
+        let mut ends = ends.map(|end| scan.tagged(&text[..end], "</tool_call>", end == text.len()));
+        let end = ends.find(|end| *end != End::Open).unwrap_or(End::Open);
+        assert_eq!(found(end), expected, "byte by byte: {text}");
+    }
+
+    #[test]
+    fn a_close_tag_ends_a_call_unless_it_stands_in_a_string() {
+        check("<name>a</name></tool_call> b", Some("<name>a</name>"));
+        check(r#"{"c": "</tool_call>"}</tool_call>"#, Some(r#"{"c": "</tool_call>"}"#));
+        check(r#"{"c": "\"</tool_call>"}</tool_call>"#, Some(r#"{"c": "\"</tool_call>"}"#));
+        check(r#"<arguments>{"a": [1, {</tool_call> x"#, Some(r#"<arguments>{"a": [1, {"#));
+        check(r#"{"open </tool_call>"#, None);
+    }
+
+    #[test]
+    fn without_a_close_tag_a_call_ends_where_its_arguments_do() {
+        check(r#"{"name": "a"} and so on"#, Some(r#"{"name": "a"}"#));
+        check("<name>a</name><arguments>{}</arguments> and", Some("<name>a</name><arguments>{}</arguments>"));
+        check("<arguments>{}</arguments><name>a</name></tool_call>", Some("<arguments>{}</arguments><name>a</name>"));
+        check("<name>a</name><tool_call>", Some("<name>a</name>"));
+        check("<name>a</name><arguments>{}</arguments><tool_result>", Some("<name>a</name><arguments>{}</arguments>"));
+    }
+
+    #[test]
+    fn a_raw_value_may_hold_anything() {
+        let body = "<function=a><parameter=c>if (a < b) { \"</parameter></function>";
+        check(&format!("{body}</tool_call>"), Some(body));
+    }
+}

@@ -1,0 +1,229 @@
+//! What is read of a model's text, whole and in pieces of every size.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tool::ToolSpec;
+
+fn tools() -> Vec<ToolSpec> {
+    let spec = |name: &str, parameters: Value| ToolSpec { name: name.into(), description: "".into(), parameters };
+    let object =
+        |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    vec![
+        spec("cpu", object(json!({"core": {"type": "integer"}}), json!(["core"]))),
+        spec("mem", object(json!({}), json!([]))),
+        spec("write", object(json!({"c": {"type": "string"}, "n": {"type": "integer"}}), json!(["c"]))),
+    ]
+}
+
+/// What is read of a text: the calls as `name {arguments}`, or `name! correction`; then what is shown.
+fn read(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> (Vec<String>, String) {
+    let (mut parser, mut shown) = (Parser::new(&tools()), String::new());
+    pieces.into_iter().for_each(|piece| parser.push(piece.as_ref(), &mut shown));
+    let calls = parser.end(&mut shown).into_iter().map(|call| match call.malformed {
+        None => format!("{} {}", call.name, serde_json::from_str::<Value>(&call.arguments).unwrap()),
+        Some(reason) => format!("{}! {reason}", call.name),
+    });
+    (calls.collect(), shown)
+}
+
+#[track_caller]
+fn check(text: &str, calls: &[&str], shown: &str) {
+    let whole = read([text]);
+    let matches = |actual: &String, expected: &&str| {
+        actual == expected || expected.ends_with('…') && actual.starts_with(expected.trim_end_matches('…'))
+    };
+    let is_same =
+        whole.0.len() == calls.len() && whole.0.iter().zip(calls).all(|(actual, expected)| matches(actual, expected));
+    assert!(is_same, "{text}\n  expected {calls:?}\n  got {:?}", whole.0);
+    assert_eq!(whole.1, shown, "{text}");
+    assert_eq!(read(text.chars().map(String::from)), whole, "one by one: {text}");
+    for (place, _) in text.char_indices() {
+        let (one, two) = text.split_at(place);
+        assert_eq!(read([one, two]), whole, "cut at {place}: {text}");
+    }
+}
+
+#[test]
+fn a_call_is_read_with_its_text_around() {
+    check(
+        "<tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call>",
+        &["cpu {\"core\":1}"],
+        "",
+    );
+    check(
+        "먼저 <tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call> 다음 <tool_call><name>mem</name><arguments>{}</arguments></tool_call> 끝",
+        &["cpu {\"core\":1}", "mem {}"],
+        "먼저  다음  끝",
+    );
+    check("no call \n", &[], "no call \n");
+    check(" \n ", &[], " \n ");
+    check("Let me see.\n\n<tool_call><name>mem</name></tool_call>\n", &["mem {}"], "Let me see.");
+}
+
+#[test]
+fn near_misses_are_read() {
+    let core = &["cpu {\"core\":1}"][..];
+    for text in [
+        "<tool_call><name>cpu</name><arguments>{\"core\": 1}</arguments>",
+        "<tool_call><name>cpu</name><arguments>{\"core\": 1}</tool_call>",
+        "<tool_call><name>cpu</name><arguments>{\"core\": 1}",
+        "<tool_call><name>cpu\n<arguments>{\"core\": 1}</arguments></tool_call>",
+        "<tool_call><arguments>{\"core\":1}</arguments><name>cpu</name></tool_call>",
+        "<tool_call><name> cpu </name><arguments>\n```json\n{\"core\": 1}\n```\n</arguments></tool_call>",
+        "<tool_call><name>cpu</name><arguments><![CDATA[{\"core\": 1}]]></arguments></tool_call>",
+        "<tool_call><name>cpu</name><arguments>{&quot;core&quot;: 1}</arguments></tool_call>",
+        "<tool_call><name>cpu</name><arguments>\"{\\\"core\\\": 1}\"</arguments></tool_call>",
+        "<tool_call id=\"7\"><name>cpu</name><arguments type='json'>{\"core\": 1}</arguments></tool_call>",
+        "<tool_call name=\"cpu\">{\"core\": 1}</tool_call>",
+        "<tool_call name=\"cpu\"><arguments>{\"core\": 1}</arguments></tool_call>",
+        "<tool_call name='cpu' arguments='{\"core\": 1}'/>",
+        "<tool_call><tool_name>cpu</tool_name><parameters>{\"core\": 1}</parameters></tool_call>",
+        "<tool_call>cpu {\"core\": 1}</tool_call>",
+        "<tool_call>cpu\n<arg_key>core</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+        "<tool_call>```json\n{\"name\": \"cpu\", \"arguments\": {\"core\": 1}}\n```</tool_call>",
+        "<tool_calls>\n<tool_call><name>cpu</name><arguments>{\"core\": 1}</arguments></tool_call>\n</tool_calls>",
+    ] {
+        check(text, core, "");
+    }
+    check("<tool_call><name>mem</name></tool_call></tool_call>", &["mem {}"], "");
+    check("<tool_call><name>mem</name><tool_call><name>mem</name></tool_call>", &["mem {}", "mem {}"], "");
+    check("<tool_call><name>cpu</name><arguments>{\"core\":1}</arguments> and so on", core, " and so on");
+}
+
+#[test]
+fn every_dialect_is_read() {
+    let core = &["cpu {\"core\":1}"][..];
+    let both = &["cpu {\"core\":1}", "mem {}"][..];
+    check("<tool_call>\n{\"name\": \"cpu\", \"arguments\": {\"core\": 1}}\n</tool_call>", core, "");
+    check("<tool_call>{\"name\": \"cpu\", \"parameters\": \"{\\\"core\\\": 1}\"}</tool_call>", core, "");
+    check(
+        "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"cpu\", \"arguments\": {\"core\": 1}}}</tool_call>",
+        core,
+        "",
+    );
+    check("<tool_call>[{\"name\": \"cpu\", \"arguments\": {\"core\": 1}}, {\"name\": \"mem\"}]</tool_call>", both, "");
+    check("<function=cpu>{\"core\": 1}</function><function=mem>{}</function>", both, "");
+    check("<function=cpu>{\"core\": 1}", core, "");
+    check("<tool_call>\n<function=cpu>\n<parameter=core>\n1\n</parameter>\n</function>\n</tool_call>", core, "");
+    check(
+        "<function=write><parameter=c>if (a < b) { \"x\" }</parameter><parameter=n>2</parameter></function>",
+        &["write {\"c\":\"if (a < b) { \\\"x\\\" }\",\"n\":2}"],
+        "",
+    );
+    check(
+        "[TOOL_CALLS] [{\"name\": \"cpu\", \"arguments\": {\"core\": 1}}, {\"name\": \"mem\", \"arguments\": {}}]",
+        both,
+        "",
+    );
+    check("[TOOL_CALLS]cpu{\"core\": 1}[TOOL_CALLS]mem{}", both, "");
+    check("[TOOL_CALLS]cpu[ARGS]{\"core\": 1}", core, "");
+    check("[TOOL_CALLS]cpu[CALL_ID]a1B2[ARGS]{\"core\": 1}", core, "");
+    check("[TOOL_CALLS][{\"name\": \"write\", \"arguments\": {\"c\": \"[ARGS]\"}}]", &["write {\"c\":\"[ARGS]\"}"], "");
+    check("```json\n{\"name\": \"cpu\", \"arguments\": {\"core\": 1}}\n```", core, "");
+    check("I look.\n```\n{\"tool\": \"cpu\", \"args\": {\"core\": 1}}\n```\n", core, "I look.");
+    check("{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}", core, "");
+    check("<|python_tag|>{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}", core, "");
+    check("{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}\n{\"name\": \"mem\", \"parameters\": {}}", both, "");
+}
+
+#[test]
+fn strings_keep_what_looks_like_tags_and_entities() {
+    check(
+        "<tool_call><name>write</name><arguments>{\"c\": \"a </arguments></tool_call> b\"}</arguments></tool_call>",
+        &["write {\"c\":\"a </arguments></tool_call> b\"}"],
+        "",
+    );
+    check(
+        "<tool_call><name>write</name><arguments>{\"c\":\"a &lt; b && c\"}</arguments></tool_call>",
+        &["write {\"c\":\"a &lt; b && c\"}"],
+        "",
+    );
+}
+
+#[test]
+fn what_cannot_be_carried_out_says_why() {
+    check(
+        "<tool_call><name>cpu</name><arguments>{core: 1}</arguments></tool_call>",
+        &["cpu! the arguments are not valid JSON: key must be a string…"],
+        "",
+    );
+    check(
+        "<tool_call><name>cpu</name><arguments>[1]</arguments></tool_call>",
+        &[
+            "cpu! the arguments must be a JSON object, not an array. Write it in this form:\n<tool_call>\n<name>cpu</name>\n<arguments>{\"core\":1}</arguments>\n</tool_call>",
+        ],
+        "",
+    );
+    check("<tool_call><name>cpu</name></tool_call>", &["cpu! \"core\" is a required property…"], "");
+    check(
+        "<tool_call><name>cpu</name><arguments>{\"core\": \"one\"}</arguments></tool_call>",
+        &["cpu! the value is not of type \"integer\" at `/core`…"],
+        "",
+    );
+    check(
+        "<tool_call><name>zz</name><arguments>{}</arguments></tool_call>",
+        &["zz! Tool not found; available tools: cpu, mem, write"],
+        "",
+    );
+    check("<tool_call><arguments>{}</arguments></tool_call>", &["! the call names no tool…"], "");
+    check("<tool_call><name>mem</name><core>1</core></tool_call>", &["mem! the call has no <arguments>…"], "");
+    check("<tool_call>{\"name\": \"mem\", \"core\": 1}</tool_call>", &["mem! the call has no \"arguments\"…"], "");
+    check(
+        "<tool_call>{\"name\": \"cpu\", \"arguments\": {\"core\": }}</tool_call>",
+        &["cpu! the call is not valid JSON…"],
+        "",
+    );
+    check(
+        "<tool_call><name>cpu</name><arguments>{\"core\": 1} and so on</arguments></tool_call>",
+        &["cpu! the arguments are not valid JSON: trailing characters…"],
+        "",
+    );
+    check("<tool_call><name>cpu</name><arguments>{\"core\": 1", &["cpu! the arguments are not valid JSON: EOF…"], "");
+    check(
+        "<tool_call><name>write</name><arguments>{\"c\": \"never closed}</arguments></tool_call> more",
+        &["write! the arguments are not valid JSON…"],
+        "",
+    );
+    check("<tool_call>[]</tool_call>", &["! the call names no tool…"], "");
+}
+
+#[test]
+fn what_is_only_mentioned_shown_or_thought_is_text() {
+    for text in [
+        "도구 호출은 `<tool_call>` 태그로 합니다.",
+        "Write <tool_call> and then </tool_call>.",
+        "<tool_call> 태그를 사용하세요.",
+        "<think>I could <tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call></think>답변",
+        "<think>never closed <tool_call><name>mem</name></tool_call>",
+        "Like this: `<tool_call><name>mem</name></tool_call>`.",
+        "Write:\n```xml\n<tool_call><name>mem</name></tool_call>\n```\nThat is all.",
+        "```python\n# <tool_call><name>mem</name></tool_call>\n```",
+        "~~~\nx\n<tool_call><name>mem</name></tool_call>\n~~~\n",
+        "```json\n{\"name\": \"other\", \"arguments\": {}}\n```",
+        "```json\n{\"name\": \"cpu\", \"age\": 7}\n```",
+        "```json\n{\"rows\": [1, 2]}\n```",
+        "{\"name\": \"Ann\", \"parameters\": 1}",
+        "{\"name\": \"cpu\", \"parameters\": {\"core\": 1}} is what one writes",
+        "<tool_result name='mem'>60%<tool_call><name>mem</name></tool_call></tool_result>",
+        "a < b, <b>bold</b>, <tool, [TOOL] and [TOOL_CALLS, ``` in the line",
+        "The function <function=cpu> is called",
+        "[TOOL_CALLS] marks calls.",
+    ] {
+        check(text, &[], text);
+    }
+    check(
+        "So <tool_call><name>mem</name></tool_call> is an idea.</think>The answer",
+        &[],
+        "So  is an idea.</think>The answer",
+    );
+}
+
+#[test]
+fn what_follows_a_result_that_was_made_up_is_dropped() {
+    let call = "<tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call>";
+    let core = &["cpu {\"core\":1}"][..];
+    check(&format!("{call}<tool_result name='cpu'>99%</tool_result> CPU는 99%입니다"), core, "");
+    check(&format!("```xml\n{call}\n```\n<tool_response>99%</tool_response>{call}"), core, "");
+    check(&format!("```xml\n{call}\n```"), core, "");
+}

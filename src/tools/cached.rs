@@ -1,0 +1,192 @@
+//! Keeping what a tool gave: [`Cached`], a tool around a tool.
+//!
+//! Nothing is spawned. Whoever waits for a run polls it, and it ends when nobody waits for it any more.
+
+mod key;
+mod shelf;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use tokio::time::Instant;
+
+use self::shelf::{Bounds, Shelf};
+use crate::invocation::{panic_text, run};
+use crate::message::Content;
+use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+
+/// A tool whose results are kept for a while: the same call gets the same result, and the tool is not run again.
+///
+/// It is for tools that look something up, whoever asks. It is not for tools that change something, whose result depends
+/// on who calls, or that call agents who may come to make the same call: that call would wait for itself.
+///
+/// ```
+/// use std::time::Duration;
+/// use agentouto::tool::{self, NoArguments};
+/// use agentouto::tools::Cached;
+///
+/// let weather = tool::function("weather", "The weather.", |_: NoArguments| async { "sunny" });
+/// let weather = Cached::around(weather).time_to_live(Duration::from_secs(60));
+/// # let _: &dyn agentouto::Tool = &weather;
+/// ```
+///
+/// **The same call** has the same arguments as JSON: neither the order of keys matters nor how a number is written, so
+/// that `1`, `1.0` and `1e0` are one number. A key that is missing is not one that is null.
+///
+/// **At the same time** a call is carried out once, and all who make it wait for that run. It lasts as long as one of
+/// them waits; whoever is cancelled takes nothing from the others.
+///
+/// **Failures are not kept.** Those who wait for a run that fails all get its error; the next call runs the tool again.
+/// A panic is such an error.
+///
+/// **The [`ToolContext`]** is that of the caller who began the run. Progress is shown to that caller's observers alone,
+/// and agents are called in that caller's name. When that caller is cancelled, its calls of agents end; if the run fails
+/// after that, the failure is nobody else's, and one of those who wait begins a run of its own.
+///
+/// **Kept are** at most 1,000 results and 64 MiB of texts, attachments and arguments; those that were not asked for the
+/// longest leave first, and one that is larger than that by itself is not kept. What has expired leaves when it is asked
+/// for or when there is no more room.
+pub struct Cached {
+    tool: Arc<dyn Tool>,
+    bounds: Bounds,
+    store: Arc<Mutex<Store>>,
+}
+
+impl Cached {
+    /// The same tool, whose results are kept for 5 minutes.
+    pub fn around(tool: impl Tool) -> Self {
+        let bounds = Bounds { time_to_live: Duration::from_secs(5 * 60), results: 1_000, bytes: 64 << 20 };
+        Self { tool: Arc::new(tool), bounds, store: Arc::default() }
+    }
+
+    /// How long a result is kept, from when it came, on tokio's clock. Default: 5 minutes.
+    #[must_use]
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.bounds.time_to_live = time;
+        self
+    }
+
+    /// How many results are kept. Default: 1,000. With 0 only those who call at the same time share one.
+    #[must_use]
+    pub fn capacity(mut self, results: usize) -> Self {
+        self.bounds.results = results;
+        self
+    }
+
+    /// How many bytes of texts, attachments and arguments are kept. Default: 64 MiB.
+    #[must_use]
+    pub fn capacity_bytes(mut self, bytes: usize) -> Self {
+        self.bounds.bytes = bytes;
+        self
+    }
+
+    async fn result(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
+        let key = key::of(&arguments);
+        // Held for as long as this caller waits.
+        let presence = Arc::new(());
+        loop {
+            let result = match self.find(&key, &arguments, &context, &presence) {
+                Found::Kept(content) => return Ok(content),
+                Found::Run(run) => run.await,
+            };
+            if let Some(result) = result {
+                return result;
+            }
+        }
+    }
+
+    /// What is kept, or the run that is under way, or else one that begins when it is first polled.
+    fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext, presence: &Arc<()>) -> Found {
+        let mut store = lock(&self.store);
+        if let Some(content) = store.shelf.find(key, Instant::now()) {
+            return Found::Kept(content);
+        }
+        if let Some(run) = store.runs.get(key).and_then(|(_, run)| run.upgrade()) {
+            return Found::Run(run);
+        }
+        store.begun += 1;
+        let number = store.begun;
+        let entry = Entry { store: Arc::clone(&self.store), key: Arc::clone(key), number };
+        let (tool, arguments, context) = (Arc::clone(&self.tool), arguments.clone(), context.clone());
+        let (bounds, caller) = (self.bounds, Arc::downgrade(presence));
+        let running = async move {
+            let result = match AssertUnwindSafe(run(&tool, arguments, context)).catch_unwind().await {
+                Ok(result) => result,
+                Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+            };
+            match &result {
+                Ok(content) => lock(&entry.store).shelf.keep(&entry.key, content, &bounds, Instant::now()),
+                // It may have failed because its caller was cancelled.
+                Err(_) if caller.strong_count() == 0 => return None,
+                Err(_) => {}
+            }
+            Some(result)
+        };
+        let run = running.boxed().shared();
+        if let Some(weak) = run.downgrade() {
+            store.runs.insert(Arc::clone(key), (number, weak));
+        }
+        Found::Run(run)
+    }
+}
+
+enum Found {
+    Kept(Content),
+    Run(Run),
+}
+
+/// A tool at work, for all who wait for it. It gives nothing where its failure is nobody's.
+type Run = Shared<Running>;
+type Running = BoxFuture<'static, Option<Result<Content, ToolError>>>;
+
+/// What is kept, and what is under way.
+#[derive(Default)]
+struct Store {
+    shelf: Shelf,
+    /// By key, each with its number. Those who wait for a run own it.
+    runs: HashMap<Arc<str>, (u64, WeakShared<Running>)>,
+    begun: u64,
+}
+
+/// No user's code runs, and no run is dropped, while this is held.
+fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run's place among those under way, which it leaves when it is over or nobody waits for it any more.
+struct Entry {
+    store: Arc<Mutex<Store>>,
+    key: Arc<str>,
+    number: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let runs = &mut lock(&self.store).runs;
+        if runs.get(&self.key).is_some_and(|(number, _)| *number == self.number) {
+            runs.remove(&self.key);
+        }
+    }
+}
+
+impl Tool for Cached {
+    fn spec(&self) -> ToolSpec {
+        self.tool.spec()
+    }
+
+    /// A tool that blocks is run on a thread of its own from here, so that nobody holds one in order to wait.
+    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+        Box::pin(self.result(arguments, context))
+    }
+}
+
+impl fmt::Debug for Cached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("tool", &self.tool.spec().name).field("bounds", &self.bounds).finish()
+    }
+}

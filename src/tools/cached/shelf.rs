@@ -1,0 +1,84 @@
+//! Results in the order in which they were last asked for. Nothing here waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::message::{AttachmentSource, Content};
+
+/// How much is kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) time_to_live: Duration,
+    pub(super) results: usize,
+    pub(super) bytes: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Shelf {
+    kept: HashMap<Arc<str>, Kept>,
+    /// The keys by when they were last asked for.
+    by_use: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+    bytes: usize,
+}
+
+struct Kept {
+    content: Content,
+    bytes: usize,
+    used: u64,
+    /// `None` if it never expires.
+    expires: Option<Instant>,
+}
+
+impl Shelf {
+    /// What is kept under this key and has not expired.
+    pub(super) fn find(&mut self, key: &str, now: Instant) -> Option<Content> {
+        let kept = self.take(key)?;
+        if kept.expires.is_some_and(|expires| expires <= now) {
+            return None;
+        }
+        let content = kept.content.clone();
+        self.put(key.into(), kept);
+        Some(content)
+    }
+
+    /// Keeps a result, as long as there is room; what was not asked for the longest leaves first.
+    pub(super) fn keep(&mut self, key: &Arc<str>, content: &Content, bounds: &Bounds, now: Instant) {
+        self.take(key);
+        let bytes = key.len() + size(content);
+        if bytes > bounds.bytes {
+            return;
+        }
+        let expires = now.checked_add(bounds.time_to_live);
+        self.put(Arc::clone(key), Kept { content: content.clone(), bytes, used: 0, expires });
+        while self.kept.len() > bounds.results || self.bytes > bounds.bytes {
+            let Some(oldest) = self.by_use.first_key_value().map(|(_, key)| Arc::clone(key)) else { return };
+            self.take(&oldest);
+        }
+    }
+
+    fn put(&mut self, key: Arc<str>, kept: Kept) {
+        self.uses += 1;
+        self.bytes += kept.bytes;
+        self.by_use.insert(self.uses, Arc::clone(&key));
+        self.kept.insert(key, Kept { used: self.uses, ..kept });
+    }
+
+    fn take(&mut self, key: &str) -> Option<Kept> {
+        let kept = self.kept.remove(key)?;
+        self.by_use.remove(&kept.used);
+        self.bytes -= kept.bytes;
+        Some(kept)
+    }
+}
+
+fn size(content: &Content) -> usize {
+    let attachments = content.attachments.iter().map(|attachment| match &attachment.source {
+        AttachmentSource::Inline { base64, .. } => base64.len(),
+        AttachmentSource::Url { url } => url.len(),
+    });
+    content.text.len() + attachments.sum::<usize>()
+}
