@@ -10,7 +10,7 @@ use super::names;
 use super::offered::Offered;
 use crate::error::BuildError;
 use crate::message::Name;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, USER};
 use crate::tool::Tool;
 
 /// How often names are given anew when something else takes one in the same moment.
@@ -51,13 +51,12 @@ impl Member {
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let leaving = self.names();
         let names = {
-            let ours: HashSet<&Name> = leaving.iter().collect();
-            let (theirs, peers) = self.runtime.names();
-            let theirs: HashSet<Name> = theirs.into_iter().filter(|name| !ours.contains(name)).collect();
-            let peers: HashSet<Name> = peers.into_iter().collect();
+            let (ours, scene) = (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.scene());
+            let theirs = scene.tools.specs().iter().map(|spec| &spec.name).filter(|name| !ours.contains(name));
+            let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {
                 () if theirs.contains(name) => Some("a tool"),
-                () if peers.contains(name) => Some("an agent, actor or user"),
+                () if scene.roster.contains(name) || name == USER => Some("an agent, actor or user"),
                 () => None,
             })
         };
