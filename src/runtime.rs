@@ -17,7 +17,7 @@ use crate::tool::{Tool, ToolSpec, Toolbox};
 use crate::user::{Report, RunError, User};
 
 /// The name of the user that [`Runtime::run`] calls as, which no agent and no actor may have.
-const USER: &str = "user";
+pub(crate) const USER: &str = "user";
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 64;
 const TAKEN: &str = "the name is taken";
@@ -117,6 +117,12 @@ impl Runtime {
             }
             Ok((toolbox(all)?, gone.len()))
         })
+    }
+
+    /// Who and what there is now.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn scene(&self) -> Arc<crate::invocation::Scene> {
+        self.router.scene()
     }
 
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
