@@ -12,7 +12,7 @@ use dashmap::DashMap;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ractor::{Actor as _, ActorCell, ActorRef, RpcReplyPort};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::DropGuard;
 
 use crate::agent::Agent;
@@ -30,6 +30,8 @@ use crate::turn::nearest;
 pub(crate) struct Router {
     peers: DashMap<Name, Peer>,
     scene: RwLock<Arc<Scene>>,
+    /// Told whenever somebody has joined or left.
+    comings: watch::Sender<()>,
     providers: HashMap<Name, Arc<dyn Provider>>,
     call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
     /// Above the scopes of all calls.
@@ -54,6 +56,7 @@ impl Router {
         Self {
             peers: DashMap::new(),
             scene: RwLock::new(Arc::new(Scene { roster: Arc::default(), tools: Arc::new(tools) })),
+            comings: watch::Sender::new(()),
             providers,
             call_ids: Mutex::new(call_ids),
             root,
@@ -96,6 +99,7 @@ impl Router {
             all.push((name, description));
         }
         *scene = Arc::new(Scene { roster: Arc::new(Roster::new(all)), tools: Arc::clone(&scene.tools) });
+        self.comings.send_replace(());
         Ok(())
     }
 
@@ -106,6 +110,7 @@ impl Router {
         if is_gone {
             let rest = scene.roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
             *scene = Arc::new(Scene { roster: Arc::new(Roster::new(rest)), tools: Arc::clone(&scene.tools) });
+            self.comings.send_replace(());
         }
         is_gone
     }
@@ -129,6 +134,18 @@ impl Router {
     /// The id of a call that has no parent.
     pub(crate) fn draw_call_id(&self) -> CallId {
         (self.call_ids.lock().unwrap_or_else(PoisonError::into_inner))()
+    }
+
+    /// Whoever joins or leaves from now on changes this.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn comings(&self) -> watch::Receiver<()> {
+        self.comings.subscribe()
+    }
+
+    /// Whether it is a user that answers under that name.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_user(&self, name: &str) -> bool {
+        self.peers.get(name).is_some_and(|peer| matches!(*peer, Peer::User(_)))
     }
 
     /// Whether a user may call by that name.

@@ -119,6 +119,12 @@ impl Runtime {
         })
     }
 
+    /// Who there is.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
     /// on; further ones fail.
     pub fn leave(&self, name: &str) -> bool {
