@@ -3,4 +3,4 @@
 
 mod server;
 
-pub use server::{Bound, Http, ServeError, Server, serve};
+pub use server::{AgentServer, BoundServer, HttpServer, ServeError, serve};

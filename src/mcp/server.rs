@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-pub use http::{Bound, Http};
+pub use http::{BoundServer, HttpServer};
 
 use crate::error::{CallError, list};
 use crate::message::{Content, Name};
@@ -37,7 +37,7 @@ use crate::turn::nearest;
 use line::{End, Line};
 use steps::Steps;
 
-/// The agents of a runtime as an MCP server, to be served by [`Server::stdio`], [`Server::http`] or [`Server::over`].
+/// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or [`AgentServer::over`].
 ///
 /// ```no_run
 /// # async fn example(runtime: agentouto::Runtime) -> Result<(), agentouto::mcp::ServeError> {
@@ -59,7 +59,7 @@ use steps::Steps;
 /// - Hosts are told when somebody joins or leaves.
 #[derive(Clone)]
 #[must_use = "nothing is served until `stdio`, `http` or `over` is called"]
-pub struct Server {
+pub struct AgentServer {
     runtime: Runtime,
     name: String,
     user: Name,
@@ -68,8 +68,8 @@ pub struct Server {
 }
 
 /// The agents of a runtime as an MCP server.
-pub fn serve(runtime: &Runtime) -> Server {
-    Server {
+pub fn serve(runtime: &Runtime) -> AgentServer {
+    AgentServer {
         runtime: runtime.clone(),
         name: "agentouto".to_owned(),
         user: "mcp".into(),
@@ -78,7 +78,7 @@ pub fn serve(runtime: &Runtime) -> Server {
     }
 }
 
-impl Server {
+impl AgentServer {
     /// What the server calls itself. Default: `agentouto`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -119,7 +119,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::stdio`].
+    /// As [`AgentServer::stdio`].
     pub async fn over<R, W>(self, input: R, output: W) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -141,8 +141,8 @@ impl Server {
     /// Serves hosts over [streamable HTTP] at an address such as `127.0.0.1:8931`, under the path `/mcp`.
     ///
     /// [streamable HTTP]: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-    pub fn http(self, address: impl Into<String>) -> Http {
-        Http::new(self, address.into())
+    pub fn http(self, address: impl Into<String>) -> HttpServer {
+        HttpServer::new(self, address.into())
     }
 
     fn tools(&self) -> Vec<Tool> {
@@ -176,7 +176,8 @@ impl Server {
     }
 
     fn schema(&self) -> JsonObject {
-        let message = json!({ "type": "string", "description": "What the agent is asked, in full. It knows nothing else." });
+        let message =
+            json!({ "type": "string", "description": "What the agent is asked, in full. It knows nothing else." });
         let required: &[&str] = if self.default_message.is_some() { &[] } else { &["message"] };
         let schema = json!({ "type": "object", "properties": { "message": message }, "required": required });
         match schema {
@@ -219,7 +220,7 @@ impl Server {
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for AgentServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         ServerConfig::new(capabilities)

@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
-use super::{ServeError, Server};
+use super::{AgentServer, ServeError};
 
 const PATH: &str = "/mcp";
 /// The largest body of a request, in bytes.
@@ -38,17 +38,17 @@ const MOST_SESSIONS: usize = 1_000;
 /// How long a session that is not used is kept.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// A [`Server`] over HTTP, to be bound to its address.
+/// An [`AgentServer`] over HTTP, to be bound to its address.
 ///
 /// Whoever can reach the address can call the agents. So a loopback address is open to the programs of this machine,
 /// but not to web pages that its browsers show (`Origin` and `Host` are checked, as the protocol
 /// [demands](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning)), and any other
-/// needs a [bearer token](Http::bearer_token); what encrypts the connection must stand in front.
+/// needs a [bearer token](HttpServer::bearer_token); what encrypts the connection must stand in front.
 ///
 /// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions.
 #[must_use = "nothing is served until it is bound"]
-pub struct Http {
-    server: Server,
+pub struct HttpServer {
+    server: AgentServer,
     address: String,
     origins: Vec<String>,
     hosts: Vec<String>,
@@ -56,8 +56,8 @@ pub struct Http {
     patience: Duration,
 }
 
-impl Http {
-    pub(super) fn new(server: Server, address: String) -> Self {
+impl HttpServer {
+    pub(super) fn new(server: AgentServer, address: String) -> Self {
         let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
         Self { server, address, origins: Vec::new(), hosts, token: None, patience: PATIENCE }
     }
@@ -94,8 +94,12 @@ impl Http {
     ///
     /// When the address cannot be bound, can be reached from other machines and there is no token, or the token
     /// could never be shown.
-    pub async fn bind(self) -> Result<Bound, ServeError> {
-        if self.token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
             return Err(ServeError::Token);
         }
         let failed = |error| ServeError::Address { address: self.address.clone(), error };
@@ -112,7 +116,7 @@ impl Http {
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
         let gate = Arc::new(Gate { token: self.token.map(|token| format!("Bearer {token}")) });
         let routes = Router::new().route_service(PATH, service).layer(from_fn_with_state(gate, pass));
-        Ok(Bound { listener, local, routes, sessions, stop })
+        Ok(BoundServer { listener, local, routes, sessions, stop })
     }
 
     fn config(&self, local: SocketAddr) -> StreamableHttpServerConfig {
@@ -126,9 +130,9 @@ impl Http {
     }
 }
 
-/// A [`Server`] that is bound to an address. Hosts may connect; they are answered when it is [served](Bound::serve).
+/// An [`AgentServer`] that is bound to an address. Hosts may connect; they are answered when it is [served](BoundServer::serve).
 #[must_use = "nobody is answered until it is served"]
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     local: SocketAddr,
     routes: Router,
@@ -136,7 +140,7 @@ pub struct Bound {
     stop: CancellationToken,
 }
 
-impl Bound {
+impl BoundServer {
     /// The address, with the port that was chosen where none was given.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
