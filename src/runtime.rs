@@ -125,6 +125,15 @@ impl Runtime {
         &self.router
     }
 
+    /// The names of all tools, and of all who can be called or call.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn names(&self) -> (Vec<Name>, Vec<Name>) {
+        let scene = self.router.scene();
+        let tools = scene.tools.specs().iter().map(|spec| Arc::clone(&spec.name)).collect();
+        let peers = scene.roster.peers().iter().map(|(name, _)| Arc::clone(name));
+        (tools, peers.chain([USER.into()]).collect())
+    }
+
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
     /// on; further ones fail.
     pub fn leave(&self, name: &str) -> bool {

@@ -1,6 +1,75 @@
 //! The [Model Context Protocol](https://modelcontextprotocol.io): the tools of its servers as tools of a runtime, and a
 //! runtime's agents as such a server. Nothing outside this folder knows of it, and nothing but this folder of the SDK.
+//!
+//! # Tools of servers
+//!
+//! ```no_run
+//! use agentouto::{Runtime, mcp};
+//!
+//! # async fn example(runtime: Runtime) -> Result<(), Box<dyn std::error::Error>> {
+//! let connections = mcp::Servers::new()
+//!     .server("files", mcp::Server::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "/data"]))
+//!     .server("search", mcp::Server::http("https://example.com/mcp").bearer_token("…"))
+//!     .connect()
+//!     .await?;
+//! connections.join(&runtime)?; // their tools, now and after every change
+//!
+//! let files = connections.server("files")?;
+//! for resource in files.resources().await? {
+//!     println!("{}: {}", resource.uri, files.read_resource(&*resource.uri).await?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Names.** A tool is offered by the name that its server gives it, in which `.`, `/`, `:` and spaces become `_`. A name
+//! with any other character outside `[a-zA-Z0-9_-]`, an empty one and one of more than 64 characters is refused, so that no
+//! tool can look like another. Where names collide, between servers or with a tool, agent, actor or user of the runtime,
+//! every one of the colliding servers' tools is offered as `{server}__{tool}`; what collides even then is refused. The
+//! order is that of the servers as given, and within a server that of the names. [`Connections::refused`] tells what is
+//! refused, and why. Whoever joins the runtime later finds the names taken.
+//!
+//! **Trust.** What a server says of its tools is read by models, so it is pinned: a tool whose name, description or schema
+//! is not what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
+//! [`Connections::pins`] keeps the pins for the next run. Schemas that refer to elsewhere or in a circle, or are too deep or
+//! too large, are refused. Characters that a person does not see are taken out of descriptions. A server may ask us for
+//! nothing: sampling, elicitation and roots are denied.
+//!
+//! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
+//! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
+//!
+//! **Calls.** Every call ends: by its answer, by a deadline ([`Server::timeout`]), with its server, or when its caller
+//! withdraws it; in the last cases the server is told. Progress notifications become
+//! [`ToolProgress`](crate::EventKind::ToolProgress) events, and give a call more time. Texts, images, audio, links,
+//! embedded resources and structured content come back as [`Content`](crate::Content); text beyond a bound is kept in a
+//! file. Errors, of the tool and of the protocol, are told to the model.
 
+mod catalogue;
+mod child;
+mod connection;
+mod connections;
+mod definition;
+mod error;
+mod file;
+mod guard;
+mod lines;
+mod link;
+mod member;
+mod names;
+mod offered;
+mod output;
+mod overflow;
+mod remote;
+mod request;
 mod server;
+mod session;
+mod stdio;
+mod tap;
 
+pub use catalogue::OnChange;
+pub use connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource};
+pub use connections::{Connections, Pins, Servers, ToolInfo};
+pub use definition::{Fingerprint, Refused};
+pub use error::Error;
+pub use remote::Server;
 pub use server::{AgentServer, BoundServer, HttpServer, ServeError, serve};

@@ -1,0 +1,279 @@
+//! What else a server has: resources that can be read, and prompts. And the approval of its tools.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest, ListResourceTemplatesRequest,
+    ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams, Role, ServerResult,
+};
+use serde_json::{Map, Value};
+
+use super::error::Error;
+use super::link::Link;
+use super::output;
+use crate::message::{Content, Name};
+
+/// The most entries of a list.
+const MOST_ENTRIES: usize = 100_000;
+
+/// A server that we are connected to. Cheap to clone; it does not keep the server running.
+#[derive(Clone)]
+pub struct Connection {
+    link: Arc<Link>,
+}
+
+/// Something that can be read, see [`Connection::read_resource`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resource {
+    /// Where it is; of a template: with places to fill in
+    /// ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
+    pub uri: Arc<str>,
+    /// What it is called.
+    pub name: Arc<str>,
+    /// What it is.
+    pub description: Option<Arc<str>>,
+    /// Its media type.
+    pub media_type: Option<Arc<str>>,
+    /// Its size in bytes.
+    pub size: Option<u64>,
+}
+
+/// Something to be said to a model, with places to fill in, see [`Connection::prompt`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prompt {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// What it is for.
+    pub description: Option<Arc<str>>,
+    /// The places.
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// A place in a [`Prompt`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptArgument {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// What belongs there.
+    pub description: Option<Arc<str>>,
+    /// Whether it must be given.
+    pub is_required: bool,
+}
+
+/// A message of a prompt that is filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptMessage {
+    /// Whether the model says it; otherwise the user does.
+    pub is_assistant: bool,
+    /// What is said.
+    pub content: Content,
+}
+
+impl Connection {
+    pub(super) fn new(link: &Arc<Link>) -> Self {
+        Self { link: Arc::clone(link) }
+    }
+
+    /// The server's name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.link.name
+    }
+
+    /// Approves a tool's definition as it is now; from then on it is offered. `tool` is what the server calls it.
+    ///
+    /// # Errors
+    ///
+    /// When the server has no such tool.
+    pub fn approve(&self, tool: &str) -> Result<(), Error> {
+        if self.link.change(|catalogue| catalogue.approve(tool)) {
+            return Ok(());
+        }
+        let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
+        Err(Error::Unknown { name: tool.into(), known })
+    }
+
+    /// What can be read.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not say in time, or not at all.
+    pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
+        self.pages(|params| {
+            ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                method: Default::default(),
+                params: Some(params),
+                extensions: Default::default(),
+            })
+        }, |answer| match answer {
+            ServerResult::ListResourcesResult(page) => {
+                Some((page.resources.into_iter().map(Resource::from).collect(), page.next_cursor))
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// What can be read once the places in its address are filled in.
+    ///
+    /// # Errors
+    ///
+    /// As [`resources`](Self::resources).
+    pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
+        self.pages(|params| {
+            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                method: Default::default(),
+                params: Some(params),
+                extensions: Default::default(),
+            })
+        }, |answer| match answer {
+            ServerResult::ListResourceTemplatesResult(page) => {
+                Some((page.resource_templates.into_iter().map(Resource::from).collect(), page.next_cursor))
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// What stands in a resource: its text, and an attachment for what is no text.
+    ///
+    /// # Errors
+    ///
+    /// As [`resources`](Self::resources), and when there is no such resource.
+    pub async fn read_resource(&self, uri: impl Into<String>) -> Result<Content, Error> {
+        let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri.into()));
+        match self.request(ClientRequest::ReadResourceRequest(request)).await? {
+            ServerResult::ReadResourceResult(result) => Ok(output::resource(&result.contents)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// The server's prompts.
+    ///
+    /// # Errors
+    ///
+    /// As [`resources`](Self::resources).
+    pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
+        self.pages(|params| {
+            ClientRequest::ListPromptsRequest(ListPromptsRequest {
+                method: Default::default(),
+                params: Some(params),
+                extensions: Default::default(),
+            })
+        }, |answer| match answer {
+            ServerResult::ListPromptsResult(page) => {
+                Some((page.prompts.into_iter().map(Prompt::from).collect(), page.next_cursor))
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// A prompt with its places filled in.
+    ///
+    /// # Errors
+    ///
+    /// As [`resources`](Self::resources), and when there is no such prompt or an argument is missing.
+    pub async fn prompt<K: Into<String>, V: Into<String>>(
+        &self,
+        name: impl Into<String>,
+        arguments: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Vec<PromptMessage>, Error> {
+        let filled: Map<String, Value> =
+            arguments.into_iter().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
+        let mut params = GetPromptRequestParams::new(name.into());
+        params.arguments = Some(filled);
+        match self.request(ClientRequest::GetPromptRequest(GetPromptRequest::new(params))).await? {
+            ServerResult::GetPromptResult(result) => {
+                let message = |message: &rmcp::model::PromptMessage| PromptMessage {
+                    is_assistant: message.role == Role::Assistant,
+                    content: output::block(&message.content),
+                };
+                Ok(result.messages.iter().map(message).collect())
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// All pages of a list.
+    async fn pages<T>(
+        &self,
+        request: impl Fn(PaginatedRequestParams) -> ClientRequest,
+        read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
+    ) -> Result<Vec<T>, Error> {
+        let (mut all, mut cursor) = (Vec::new(), None);
+        loop {
+            let answer = self.request(request(PaginatedRequestParams::default().with_cursor(cursor.clone()))).await?;
+            let (page, next) = read(answer).ok_or_else(|| self.unexpected())?;
+            let is_empty = page.is_empty();
+            all.extend(page);
+            if next.is_none() || next == cursor || is_empty || all.len() > MOST_ENTRIES {
+                return Ok(all);
+            }
+            cursor = next;
+        }
+    }
+
+    async fn request(&self, request: ClientRequest) -> Result<ServerResult, Error> {
+        let answer = self.link.request(request, None).await;
+        answer.map_err(|failure| self.error(&failure.to_string()))
+    }
+
+    fn unexpected(&self) -> Error {
+        self.error("it answered with something else than it was asked for")
+    }
+
+    fn error(&self, reason: &str) -> Error {
+        Error::Request { server: Arc::clone(&self.link.name), reason: reason.into() }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("name", &self.link.name).finish_non_exhaustive()
+    }
+}
+
+impl From<rmcp::model::Resource> for Resource {
+    fn from(resource: rmcp::model::Resource) -> Self {
+        Self {
+            uri: resource.uri.into(),
+            name: resource.name.into(),
+            description: resource.description.map(Into::into),
+            media_type: resource.mime_type.map(Into::into),
+            size: resource.size,
+        }
+    }
+}
+
+impl From<rmcp::model::ResourceTemplate> for Resource {
+    fn from(template: rmcp::model::ResourceTemplate) -> Self {
+        Self {
+            uri: template.uri_template.into(),
+            name: template.name.into(),
+            description: template.description.map(Into::into),
+            media_type: template.mime_type.map(Into::into),
+            size: None,
+        }
+    }
+}
+
+impl From<rmcp::model::Prompt> for Prompt {
+    fn from(prompt: rmcp::model::Prompt) -> Self {
+        let argument = |argument: rmcp::model::PromptArgument| PromptArgument {
+            name: argument.name.into(),
+            description: argument.description.map(Into::into),
+            is_required: argument.required == Some(true),
+        };
+        Self {
+            name: prompt.name.into(),
+            description: prompt.description.map(Into::into),
+            arguments: prompt.arguments.unwrap_or_default().into_iter().map(argument).collect(),
+        }
+    }
+}

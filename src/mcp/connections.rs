@@ -1,0 +1,257 @@
+//! Servers that we are connected to, and the runtimes that have their tools.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::try_join_all;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::catalogue::Catalogue;
+use super::connection::Connection;
+use super::definition::{Definition, Fingerprint, Refused};
+use super::error::Error;
+use super::link::Link;
+use super::member::Member;
+use super::overflow::Overflow;
+use super::remote::Server;
+use super::{file, names};
+use crate::error::BuildError;
+use crate::message::Name;
+use crate::runtime::Runtime;
+
+/// Servers to be connected to, in the order in which their tools are offered.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Servers {
+    servers: Vec<(String, Server)>,
+    long_texts: Option<PathBuf>,
+    pins: Pins,
+}
+
+/// The definitions of tools that were approved: by server, by tool. It can be stored, so that a definition that has
+/// changed is noticed in the next run as well.
+pub type Pins = BTreeMap<Name, BTreeMap<Arc<str>, Fingerprint>>;
+
+impl Servers {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The servers of a text in the usual form: `{"mcpServers": {name: {"command", "args", "env", "cwd"} | {"url",
+    /// "headers"}}}`, in its order.
+    ///
+    /// In values `${NAME}` and `${NAME:-default}` stand for variables of our environment. Of what other programs write
+    /// there, `type`, `timeout` (in milliseconds) and `disabled` are understood, `description`, `autoApprove` and
+    /// `alwaysAllow` ignored. Whoever writes this text may start programs here: it must come from somebody trusted.
+    ///
+    /// # Errors
+    ///
+    /// When it is not of that form, has other keys, or names a variable that is not set and has no default.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let servers = file::read(text, |name| std::env::var(name).ok())?;
+        Ok(Self { servers, ..Self::default() })
+    }
+
+    /// The servers of a file, see [`from_json`](Self::from_json). Only this file is read: none is ever looked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and when it cannot be read.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::Unreadable { reason: format!("{}: {error}", path.display()).into() })?;
+        Self::from_json(&text)
+    }
+
+    /// One more server.
+    pub fn server(mut self, name: impl Into<String>, server: Server) -> Self {
+        self.servers.push((name.into(), server));
+        self
+    }
+
+    /// The folder for results that are too long. They stay there. Default: a temporary one that only we can read, and
+    /// that goes with the [`Connections`].
+    pub fn long_texts(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.long_texts = Some(folder.into());
+        self
+    }
+
+    /// What was approved before, see [`Connections::pins`].
+    pub fn pins(mut self, pins: Pins) -> Self {
+        self.pins = pins;
+        self
+    }
+
+    /// Starts or reaches all of them at once. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When a server's name is taken or no name, or a server is not there in time. Then none is left running.
+    pub async fn connect(mut self) -> Result<Connections, Error> {
+        let overflow = Arc::new(Overflow::in_folder(self.long_texts));
+        let (revised, revisions) = watch::channel(());
+        let mut seen = HashSet::new();
+        let mut opening = Vec::new();
+        for (name, server) in self.servers {
+            let entry = |reason: String| Error::Entry { server: name.as_str().into(), key: "".into(), reason: reason.into() };
+            if !seen.insert(names::clean(&name).map_err(entry)?) {
+                return Err(entry("another server has that name".to_owned()));
+            }
+            let name: Name = name.into();
+            let catalogue = Catalogue::with_pins(self.pins.remove(&name).unwrap_or_default());
+            let link = Link::open(Arc::clone(&name), server, catalogue, Arc::clone(&overflow), revised.clone());
+            opening.push(async { link.await.map_err(|reason| Error::Connect { server: name, reason: reason.into() }) });
+        }
+        let (mut links, mut keeping) = (Vec::new(), JoinSet::new());
+        for (link, live) in try_join_all(opening).await? {
+            keeping.spawn(Arc::clone(&link).keep(live));
+            links.push(link);
+        }
+        let links: Arc<[Arc<Link>]> = links.into();
+        let members = Arc::<Mutex<Vec<Member>>>::default();
+        let settling = AbortOnDropHandle::new(tokio::spawn(settle(revisions, Arc::clone(&members))));
+        Ok(Connections { links, members, keeping, _settling: settling })
+    }
+}
+
+/// Servers that we are connected to. Dropped, their processes are killed with all that they started, and their tools
+/// leave the runtimes.
+///
+/// A server that ends is started again: after half a second, then after twice as long each time, up to 30 s. What was
+/// asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
+#[derive(Debug)]
+pub struct Connections {
+    links: Arc<[Arc<Link>]>,
+    members: Arc<Mutex<Vec<Member>>>,
+    keeping: JoinSet<()>,
+    _settling: AbortOnDropHandle<()>,
+}
+
+impl Connections {
+    /// Adds the tools to a runtime, and keeps them there as the servers have them.
+    ///
+    /// # Errors
+    ///
+    /// When the runtime does not take them.
+    pub fn join(&self, runtime: &Runtime) -> Result<(), BuildError> {
+        let member = Member::join(runtime, &self.links)?;
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).push(member);
+        Ok(())
+    }
+
+    /// One of the servers.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that name.
+    pub fn server(&self, name: &str) -> Result<Connection, Error> {
+        let link = self.links.iter().find(|link| *link.name == *name);
+        link.map(|link| Connection::new(link)).ok_or_else(|| Error::Unknown {
+            name: name.into(),
+            known: self.links.iter().map(|link| Arc::clone(&link.name)).collect(),
+        })
+    }
+
+    /// All tools that could be offered, with all that a person should see who approves them: servers in their order,
+    /// tools by name.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ToolInfo> {
+        let of = |link: &Arc<Link>| -> Vec<ToolInfo> {
+            let catalogue = link.catalogue();
+            catalogue.tools().map(|tool| ToolInfo::new(&link.name, tool, catalogue.is_approved(tool))).collect()
+        };
+        let mut tools: Vec<ToolInfo> = self.links.iter().flat_map(of).collect();
+        let names: HashMap<Arc<str>, ()> = tools.iter().map(|tool| (Arc::clone(&tool.tool), ())).collect();
+        for tool in &mut tools {
+            let words = tool.description.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+            let others = words.filter_map(|word| Some(names.get_key_value(word)?.0)).filter(|name| **name != tool.tool);
+            let mut mentions: Vec<Arc<str>> = others.cloned().collect();
+            mentions.sort();
+            mentions.dedup();
+            tool.mentions = mentions;
+        }
+        tools
+    }
+
+    /// The tools that nobody is offered, and why.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Refused> {
+        let of = |link: &Arc<Link>| -> Vec<Refused> {
+            link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
+        };
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_name = members.iter().flat_map(Member::refused).cloned();
+        self.links.iter().flat_map(of).chain(by_name).collect()
+    }
+
+    /// What is approved now, to be stored and given to [`Servers::pins`] in the next run.
+    #[must_use]
+    pub fn pins(&self) -> Pins {
+        self.links.iter().map(|link| (Arc::clone(&link.name), link.catalogue().pins().clone())).collect()
+    }
+
+    /// Asks the servers to end and gives them two seconds, where dropping kills them.
+    pub async fn close(mut self) {
+        self.links.iter().for_each(|link| link.close());
+        while self.keeping.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.links.iter().for_each(|link| link.close());
+        self.keeping.abort_all();
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Lets every runtime have the tools as they are, whenever they change.
+async fn settle(mut revisions: watch::Receiver<()>, members: Arc<Mutex<Vec<Member>>>) {
+    while revisions.changed().await.is_ok() {
+        for member in members.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            if let Err(error) = member.settle() {
+                tracing::warn!(%error, "a runtime does not take the tools of MCP servers");
+            }
+        }
+    }
+}
+
+/// A tool of a server, as somebody who approves it should see it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ToolInfo {
+    /// The server.
+    pub server: Name,
+    /// What the server calls it.
+    pub tool: Arc<str>,
+    /// Its whole description, exactly as models read it. It is the word of a stranger.
+    pub description: Arc<str>,
+    /// Its parameters.
+    pub parameters: Value,
+    /// Stands for all of this.
+    pub fingerprint: Fingerprint,
+    /// Whether it is approved as it is. If not, it has changed, and is not offered.
+    pub is_approved: bool,
+    /// Other tools that the description names. A description that tells models to use other tools is suspicious.
+    pub mentions: Vec<Arc<str>>,
+}
+
+impl ToolInfo {
+    fn new(server: &Name, definition: &Definition, is_approved: bool) -> Self {
+        Self {
+            server: Arc::clone(server),
+            tool: Arc::clone(&definition.tool),
+            description: Arc::clone(&definition.description),
+            parameters: definition.parameters.clone(),
+            fingerprint: definition.fingerprint.clone(),
+            is_approved,
+            mentions: Vec::new(),
+        }
+    }
+}

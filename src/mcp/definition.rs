@@ -1,0 +1,146 @@
+//! What a server says of one of its tools, read once: named, checked, and with a fingerprint.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::{guard, names};
+
+/// The longest description, in bytes.
+const LONGEST_DESCRIPTION: usize = 64 * 1024;
+
+/// A tool as its server defines it.
+#[derive(Debug)]
+pub(super) struct Definition {
+    /// What the server calls it.
+    pub(super) tool: Arc<str>,
+    /// That name with the characters that models' servers take.
+    pub(super) clean: String,
+    /// What it does, with nothing in it that cannot be seen.
+    pub(super) description: Arc<str>,
+    pub(super) parameters: Value,
+    pub(super) fingerprint: Fingerprint,
+}
+
+impl Definition {
+    /// Reads an entry of `tools/list`; says why it is refused otherwise.
+    pub(super) fn read(entry: &Value) -> Result<Self, Refused> {
+        let tool: Arc<str> = entry["name"].as_str().unwrap_or_default().into();
+        let refused = |reason: String| Refused::new(&tool, reason);
+        let clean = names::clean(&tool).map_err(refused)?;
+        let description = [&entry["description"], &entry["title"]].into_iter().find_map(Value::as_str);
+        let description = description.unwrap_or_default();
+        if description.len() > LONGEST_DESCRIPTION {
+            let size = description.len();
+            return Err(refused(format!("its description has {size} bytes; {LONGEST_DESCRIPTION} are allowed")));
+        }
+        let Value::Object(schema) = &entry["inputSchema"] else {
+            return Err(refused("it has no schema".to_owned()));
+        };
+        guard::check(schema).map_err(refused)?;
+        let fingerprint = Fingerprint::of(&tool, description, schema);
+        let mut parameters = schema.clone();
+        parameters.entry("type").or_insert_with(|| "object".into());
+        let description = description.chars().filter(|c| !is_invisible(*c)).collect::<String>().into();
+        Ok(Self { clean, description, parameters: parameters.into(), fingerprint, tool })
+    }
+}
+
+/// A character that a model reads and a person does not see: controls, zero width, direction, and the tags by which
+/// text is smuggled.
+fn is_invisible(c: char) -> bool {
+    let is_break = matches!(c, '\n' | '\t' | '\r');
+    let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    c.is_control() && !is_break || is_format
+}
+
+/// Stands for a tool's definition: the SHA-256 of its name, description and schema. The order of a schema's members
+/// does not matter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(Arc<str>);
+
+impl Fingerprint {
+    fn of(tool: &str, description: &str, schema: &Map<String, Value>) -> Self {
+        let definition = serde_json::json!([tool, description, schema]).to_string();
+        let hash = Sha256::digest(definition.as_bytes());
+        Self(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A tool that a server has and nobody is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// The server.
+    pub server: Arc<str>,
+    /// What the server calls the tool; at most 64 characters of it, visible ones.
+    pub tool: Arc<str>,
+    /// Why it is not offered.
+    pub reason: Arc<str>,
+}
+
+impl Refused {
+    pub(super) fn new(tool: &str, reason: impl Into<Arc<str>>) -> Self {
+        let tool: String = tool.chars().take(64).flat_map(char::escape_default).collect();
+        Self { server: "".into(), tool: tool.into(), reason: reason.into() }
+    }
+
+    pub(super) fn of(mut self, server: &Arc<str>) -> Self {
+        self.server = Arc::clone(server);
+        self
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MCP server `{}`: tool `{}` is not offered: {}", self.server, self.tool, self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_definition_is_read_with_what_the_runtime_needs() {
+        let entry = json!({"name": "a.b", "title": "Title", "inputSchema": {"properties": {}}});
+        let definition = Definition::read(&entry).unwrap();
+        assert_eq!((&*definition.tool, &*definition.clean, &*definition.description), ("a.b", "a_b", "Title"));
+        assert_eq!(definition.parameters, json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn a_description_has_nothing_that_cannot_be_seen() {
+        let hidden = "Adds.\u{200b} \u{e0041}\u{e0042}\u{202e}Line\u{7}\n2 \u{1F600}한";
+        let entry = json!({"name": "add", "description": hidden, "inputSchema": {}});
+        assert_eq!(&*Definition::read(&entry).unwrap().description, "Adds. Line\n2 \u{1F600}한");
+    }
+
+    #[test]
+    fn every_part_of_a_definition_changes_its_fingerprint_and_the_order_of_members_does_not() {
+        let read = |text: &str| Definition::read(&serde_json::from_str(text).unwrap()).unwrap().fingerprint;
+        let one = read(r#"{"name": "a", "description": "d", "inputSchema": {"type": "object", "required": ["x"]}}"#);
+        let same = read(r#"{"inputSchema": {"required": ["x"], "type": "object"}, "description": "d", "name": "a"}"#);
+        assert_eq!(one, same);
+        assert_eq!(one.to_string().len(), 64);
+        for other in [
+            r#"{"name": "b", "description": "d", "inputSchema": {"type": "object", "required": ["x"]}}"#,
+            r#"{"name": "a", "description": "d\u200b", "inputSchema": {"type": "object", "required": ["x"]}}"#,
+            r#"{"name": "a", "description": "d", "inputSchema": {"type": "object", "required": ["y"]}}"#,
+        ] {
+            assert_ne!(read(other), one, "{other}");
+        }
+    }
+}

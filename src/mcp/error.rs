@@ -1,0 +1,55 @@
+//! Why something with a server failed, for the program.
+
+use std::sync::Arc;
+
+use crate::message::Name;
+
+/// Why a server could not be used. What a model can repair is a [`ToolError`](crate::ToolError) instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or text of servers could not be read.
+    #[error("the MCP servers could not be read: {reason}")]
+    Unreadable {
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A server is written down in a way that cannot be.
+    #[error("MCP server `{server}`{}: {reason}", if .key.is_empty() { String::new() } else { format!(", key `{key}`") })]
+    Entry {
+        /// The server.
+        server: Name,
+        /// The key, if it is about one.
+        key: Arc<str>,
+        /// What is wrong.
+        reason: Arc<str>,
+    },
+    /// A server could not be started or reached.
+    #[error("MCP server `{server}`: {reason}")]
+    Connect {
+        /// The server.
+        server: Name,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A server did not do what it was asked.
+    #[error("MCP server `{server}`: {reason}")]
+    Request {
+        /// The server.
+        server: Name,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// There is no such server, or it has no such tool.
+    #[error("there is no MCP server or tool `{name}`; there are {}", list(.known))]
+    Unknown {
+        /// The name.
+        name: Name,
+        /// Those that there are.
+        known: Vec<Name>,
+    },
+}
+
+fn list(names: &[Name]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

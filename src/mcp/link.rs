@@ -1,0 +1,177 @@
+//! A server as long as we are connected to it: what state it is in, what tools it has, and the task that keeps it
+//! alive.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::catalogue::Catalogue;
+use super::overflow::Overflow;
+use super::remote::Server;
+use super::session::{Live, Session};
+use crate::message::Name;
+
+/// The pause before a server is started again; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the reason of an end may take to be known.
+const REASON: Duration = Duration::from_millis(900);
+
+/// One server.
+pub(super) struct Link {
+    pub(super) name: Name,
+    pub(super) server: Server,
+    pub(super) overflow: Arc<Overflow>,
+    pub(super) catalogue: Mutex<Catalogue>,
+    state: watch::Sender<State>,
+    /// Told whenever the tools are others.
+    revised: watch::Sender<()>,
+    /// Told when an HTTP server seems gone.
+    pub(super) suspected: Notify,
+    pub(super) closing: CancellationToken,
+}
+
+/// Whether a server is there.
+#[derive(Clone)]
+enum State {
+    Up(Session),
+    /// It is not, and so many attempts to start it again have failed.
+    Down { reason: Arc<str>, attempts: u64 },
+    /// It will not be again.
+    Closed,
+}
+
+impl Link {
+    /// Connects for the first time.
+    pub(super) async fn open(
+        name: Name,
+        server: Server,
+        catalogue: Catalogue,
+        overflow: Arc<Overflow>,
+        revised: watch::Sender<()>,
+    ) -> Result<(Arc<Self>, Live), String> {
+        let (live, listed) = Live::open(&name, &server).await?;
+        let link = Self {
+            name,
+            server,
+            overflow,
+            catalogue: Mutex::new(catalogue),
+            state: watch::Sender::new(State::Up(live.session.clone())),
+            revised,
+            suspected: Notify::new(),
+            closing: CancellationToken::new(),
+        };
+        link.relist(&listed);
+        Ok((Arc::new(link), live))
+    }
+
+    /// Starts the server again whenever it ends, until the link is closed.
+    pub(super) async fn keep(self: Arc<Self>, mut live: Live) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = Instant::now();
+            let watching = live.watch(&self.suspected, &self.closing, |listed| self.relist(listed));
+            let Some(reason) = watching.await else {
+                self.state.send_replace(State::Closed);
+                return;
+            };
+            tracing::warn!(server = %self.name, reason, "an MCP server is gone");
+            self.state.send_replace(State::Down { reason: format!("the server is gone: {reason}").into(), attempts: 0 });
+            if began.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            tokio::select! {
+                again = self.reopen(&mut pause) => live = again,
+                () = self.closing.cancelled() => return drop(self.state.send_replace(State::Closed)),
+            }
+        }
+    }
+
+    async fn reopen(&self, pause: &mut Duration) -> Live {
+        for attempts in 1.. {
+            tokio::time::sleep(*pause).await;
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
+            match Live::open(&self.name, &self.server).await {
+                Ok((live, listed)) => {
+                    self.relist(&listed);
+                    tracing::info!(server = %self.name, "an MCP server is back");
+                    self.state.send_replace(State::Up(live.session.clone()));
+                    return live;
+                }
+                Err(reason) => {
+                    tracing::warn!(server = %self.name, reason, "an MCP server could not be started again");
+                    let reason = format!("the server is gone, and could not be started again: {reason}").into();
+                    self.state.send_replace(State::Down { reason, attempts });
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Takes over what the server lists.
+    fn relist(&self, listed: &[Value]) {
+        self.change(|catalogue| catalogue.update(listed, self.server.settings.on_change));
+        for refused in self.catalogue().refused() {
+            tracing::warn!("{}", refused.of(&self.name));
+        }
+    }
+
+    /// Changes what is known of the tools, and tells.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Catalogue) -> T) -> T {
+        let changed = change(&mut self.catalogue());
+        self.revised.send_replace(());
+        changed
+    }
+
+    pub(super) fn catalogue(&self) -> std::sync::MutexGuard<'_, Catalogue> {
+        self.catalogue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection. While there is none it waits for the next attempt to start the server, and fails if that does.
+    pub(super) async fn session(&self) -> Result<Session, Arc<str>> {
+        let (mut state, mut failed_before) = (self.state.subscribe(), None);
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(session) if !session.ended.is_cancelled() => return Ok(session.clone()),
+                // It is about to be told why it ended.
+                State::Up(_) => {}
+                State::Down { reason, attempts } if attempts > failed_before.get_or_insert(*attempts) => {
+                    return Err(Arc::clone(reason));
+                }
+                State::Down { .. } => {}
+                State::Closed => return Err("the connection is closed".into()),
+            }
+            if state.changed().await.is_err() {
+                return Err("the connection is closed".into());
+            }
+        }
+    }
+
+    /// Why a connection that has ended did so.
+    pub(super) async fn why_ended(&self) -> Arc<str> {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, State::Up(session) if session.ended.is_cancelled()));
+        match tokio::time::timeout(REASON, known).await.ok().and_then(Result::ok).as_deref() {
+            Some(State::Down { reason, .. }) => Arc::clone(reason),
+            Some(State::Closed) => "the connection was closed".into(),
+            _ => "the server is gone".into(),
+        }
+    }
+
+    /// Says that nothing will come any more.
+    pub(super) fn close(&self) {
+        self.closing.cancel();
+        self.state.send_replace(State::Closed);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("name", &self.name).field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! A server's tool as a tool of a runtime.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
+
+use super::definition::Definition;
+use super::link::Link;
+use super::output::Output;
+use super::request::Failure;
+use super::tap::Meter;
+use crate::message::{Content, Name};
+use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+
+/// A tool under the name by which it is offered.
+pub(super) struct Offered {
+    pub(super) name: Name,
+    pub(super) link: Arc<Link>,
+    pub(super) definition: Arc<Definition>,
+}
+
+impl Tool for Offered {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: Arc::clone(&self.name),
+            description: Arc::clone(&self.definition.description),
+            parameters: self.definition.parameters.clone(),
+        }
+    }
+
+    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+        Box::pin(self.run(arguments, context))
+    }
+}
+
+impl Offered {
+    async fn run(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
+        if let Some(objection) = self.link.catalogue().objection(&self.definition) {
+            return Err(self.error(objection));
+        }
+        let meter = Meter::new(context);
+        let params = CallToolRequestParams::new(self.definition.tool.to_string()).with_arguments(arguments);
+        let mut call = CallToolRequest::new(params);
+        call.extensions.insert(Arc::downgrade(&meter));
+        let answer = self.link.request(ClientRequest::CallToolRequest(call), Some(&meter)).await;
+        let output = match answer.map_err(|failure| self.failure(failure))? {
+            ServerResult::CallToolResult(result) => {
+                Some(Output::new(&result.content, result.structured_content.as_ref(), result.is_error))
+            }
+            ServerResult::CustomResult(result) => Output::lenient(&result.0),
+            _ => None,
+        };
+        let mut output = output.ok_or_else(|| self.error("it answered with something that is no tool's result"))?;
+        let most = self.link.server.settings.most_text;
+        output.content.text = self.link.overflow.fit(&self.link.name, output.content.text, most).await;
+        if output.is_error {
+            return Err(output.content.into());
+        }
+        Ok(output.content)
+    }
+
+    fn failure(&self, failure: Failure) -> ToolError {
+        match failure {
+            Failure::Silent(limit) => ToolError::timeout(limit),
+            Failure::Unreached(reason) => ToolError::network(self.told(&reason)),
+            other => self.error(other),
+        }
+    }
+
+    fn error(&self, reason: impl std::fmt::Display) -> ToolError {
+        self.told(&reason).into()
+    }
+
+    fn told(&self, reason: &dyn std::fmt::Display) -> String {
+        format!("MCP server `{}`: {reason}", self.link.name)
+    }
+}

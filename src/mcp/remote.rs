@@ -1,0 +1,209 @@
+//! How a server is reached, and how its calls are bounded.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::catalogue::OnChange;
+
+/// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
+///
+/// A command gets a small environment: what [`env`](Self::env) gives, and of ours what programs need to run at all
+/// (`PATH`, `HOME`, the user, the language, the temporary folder). Keys that stand in our environment do not reach it.
+#[derive(Clone)]
+#[must_use]
+pub struct Server {
+    pub(super) reached: Reached,
+    pub(super) settings: Settings,
+}
+
+/// By what a server is reached.
+#[derive(Clone)]
+pub(super) enum Reached {
+    Command(Command),
+    Address(Address),
+}
+
+/// What is started. Its environment and arguments may hold secrets.
+#[derive(Clone)]
+pub(super) struct Command {
+    pub(super) program: OsString,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) folder: Option<PathBuf>,
+}
+
+/// Where requests go. Headers may hold secrets.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) url: String,
+    pub(super) bearer: Option<String>,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// The bounds of one server.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) timeout: Duration,
+    pub(super) longest: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) most_text: usize,
+    pub(super) longest_message: usize,
+    pub(super) on_change: OnChange,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(60),
+            longest: Duration::from_secs(600),
+            connect_timeout: Duration::from_secs(30),
+            most_text: 100_000,
+            longest_message: 16 * 1024 * 1024,
+            on_change: OnChange::default(),
+        }
+    }
+}
+
+impl Server {
+    /// A command that is started, and spoken to over its standard input and output.
+    pub fn stdio<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Self {
+        Self::reached(Reached::Command(Command {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            folder: None,
+        }))
+    }
+
+    /// An address that speaks streamable HTTP, such as `https://example.com/mcp`. Redirects to another origin are not
+    /// followed.
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::reached(Reached::Address(Address { url: url.into(), bearer: None, headers: Vec::new() }))
+    }
+
+    fn reached(reached: Reached) -> Self {
+        Self { reached, settings: Settings::default() }
+    }
+
+    /// A variable in the command's environment.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        if let Reached::Command(command) = &mut self.reached {
+            command.env.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// The command's working folder. Default: ours.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        if let Reached::Command(command) = &mut self.reached {
+            command.folder = Some(folder.into());
+        }
+        self
+    }
+
+    /// The token that every request to the address carries, as `Authorization: Bearer {token}`.
+    pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
+        if let Reached::Address(address) = &mut self.reached {
+            address.bearer = Some(token.into());
+        }
+        self
+    }
+
+    /// A header that every request to the address carries.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Reached::Address(address) = &mut self.reached {
+            address.headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// How long a call may go without an answer or a sign of progress; then the server is told that nobody waits, and
+    /// the call fails. Default: 60 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// How long a call may take, whatever progress it makes. Default: 10 minutes.
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.settings.longest = longest;
+        self
+    }
+
+    /// How long the server may take to start and to say what it has. Default: 30 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// How much text of one result a model gets, in bytes; longer ones are cut, and are kept whole in a file whose path
+    /// the text names. Default: 100 kB.
+    pub fn most_text(mut self, bytes: usize) -> Self {
+        self.settings.most_text = bytes;
+        self
+    }
+
+    /// How long one message of the server may be, in bytes. A longer one is dropped, and the call that it answers
+    /// fails. Default: 16 MiB. Of an HTTP server's messages this bounds those in event streams; single JSON bodies are
+    /// bounded by 16 MiB in any case.
+    pub fn longest_message(mut self, bytes: usize) -> Self {
+        self.settings.longest_message = bytes;
+        self
+    }
+
+    /// What becomes of tools whose definitions change. Default: they are disabled.
+    pub fn on_change(mut self, on_change: OnChange) -> Self {
+        self.settings.on_change = on_change;
+        self
+    }
+}
+
+/// Shows no argument, and of variables and headers the names alone.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Server");
+        match &self.reached {
+            Reached::Command(command) => {
+                let env: Vec<_> = command.env.iter().map(|(name, _)| name).collect();
+                shown.field("command", &command.program).field("arguments", &command.arguments.len()).field("env", &env)
+            }
+            Reached::Address(address) => {
+                let headers: Vec<_> = address.headers.iter().map(|(name, _)| name).collect();
+                shown.field("url", &address.without_secrets()).field("headers", &headers)
+            }
+        };
+        shown.field("settings", &self.settings).finish()
+    }
+}
+
+impl Address {
+    /// The address without user, password and query, where tokens may stand.
+    pub(super) fn without_secrets(&self) -> String {
+        let url = self.url.split(['?', '#']).next().unwrap_or_default();
+        match url.split_once("://") {
+            Some((scheme, rest)) => {
+                let end = rest.find('/').unwrap_or(rest.len());
+                let host = rest[..end].rsplit('@').next().unwrap_or_default();
+                format!("{scheme}://{host}{}", &rest[end..])
+            }
+            None => url.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_is_shown() {
+        let command = Server::stdio("npx", ["--key=canary"]).env("KEY", "canary");
+        let address = Server::http("https://me:canary@example.com/a@b?token=canary").bearer_token("canary").header("X", "canary");
+        for shown in [format!("{command:?}"), format!("{address:?}")] {
+            assert!(!shown.contains("canary"), "{shown}");
+        }
+        assert!(format!("{address:?}").contains("https://example.com/a@b"), "{address:?}");
+    }
+}

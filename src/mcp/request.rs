@@ -1,0 +1,152 @@
+//! One request to a server: bounded, withdrawn when nobody waits, and never left hanging by a server that ends.
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, RequestId, ServerResult};
+use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::link::Link;
+use super::session::{Session, causes};
+use super::tap::Meter;
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server answered with an error.
+    Refused { code: i32, message: String },
+    /// It did not answer in time.
+    Silent(Duration),
+    /// It ended, or is not there.
+    Gone(Arc<str>),
+    /// It could not be reached, so that nothing was done.
+    Unreached(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { code, message } => write!(f, "error {code}: {message}"),
+            Self::Silent(limit) => write!(f, "no answer within {limit:?}"),
+            Self::Gone(reason) => f.write_str(reason),
+            Self::Unreached(reason) | Self::Other(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl Link {
+    /// Sends a request and waits for its answer. Signs of progress, which `meter` sees, give it more time.
+    ///
+    /// Dropping the future withdraws the request.
+    pub(super) async fn request(&self, request: ClientRequest, meter: Option<&Meter>) -> Result<ServerResult, Failure> {
+        let limit = self.server.settings.timeout;
+        let sending = timeout(limit, self.send(request));
+        let (session, handle) = sending.await.unwrap_or(Err(Failure::Silent(limit)))?;
+        let mut waiting = Waiting { session, id: Some(handle.id.clone()) };
+        let answer = self.answer(handle, &waiting.session, meter).await;
+        if !matches!(answer, Err(Failure::Silent(_))) {
+            waiting.id = None;
+        }
+        answer
+    }
+
+    /// Hands a request to the connection as soon as there is one.
+    async fn send(&self, request: ClientRequest) -> Result<(Session, RequestHandle<RoleClient>), Failure> {
+        loop {
+            let session = self.session().await.map_err(Failure::Gone)?;
+            match session.peer.send_cancellable_request(request.clone(), PeerRequestOptions::no_options()).await {
+                Ok(handle) => return Ok((session, handle)),
+                // It has ended in this moment, and nothing was sent.
+                Err(ServiceError::TransportClosed) => session.ended.cancel(),
+                Err(error) => return Err(Failure::Other(causes(&error))),
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        mut handle: RequestHandle<RoleClient>,
+        session: &Session,
+        meter: Option<&Meter>,
+    ) -> Result<ServerResult, Failure> {
+        let settings = &self.server.settings;
+        let (mut idle, mut longest) = (pin!(sleep(settings.timeout)), pin!(sleep(settings.longest)));
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut handle.rx => return match answer {
+                    Ok(answer) => match answer {
+                        Ok(answer) => Ok(answer),
+                        Err(error) => Err(self.failure(error, session).await),
+                    },
+                    Err(_) => Err(Failure::Gone(self.why_ended().await)),
+                },
+                () = session.ended.cancelled() => return Err(Failure::Gone(self.why_ended().await)),
+                () = moved(meter) => idle.as_mut().reset(Instant::now() + settings.timeout),
+                () = &mut idle => return Err(Failure::Silent(settings.timeout)),
+                () = &mut longest => return Err(Failure::Silent(settings.longest)),
+            }
+        }
+    }
+
+    async fn failure(&self, error: ServiceError, session: &Session) -> Failure {
+        match error {
+            ServiceError::McpError(error) => Failure::Refused { code: error.code.0, message: error.message.into_owned() },
+            ServiceError::TransportClosed => Failure::Gone(self.why_ended().await),
+            ServiceError::TransportSend(error) => {
+                let kind = io_kind(&error);
+                if kind == Some(io::ErrorKind::BrokenPipe) {
+                    session.ended.cancel();
+                    return Failure::Gone(self.why_ended().await);
+                }
+                self.suspected.notify_one();
+                match kind {
+                    Some(io::ErrorKind::ConnectionRefused) => Failure::Unreached(causes(&error)),
+                    _ => Failure::Other(causes(&error)),
+                }
+            }
+            other => Failure::Other(causes(&other)),
+        }
+    }
+}
+
+async fn moved(meter: Option<&Meter>) {
+    match meter {
+        Some(meter) => meter.moved.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the operating system said, if that is what an error comes from.
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// A request that is waited for. Dropped with its id, it is withdrawn.
+struct Waiting {
+    session: Session,
+    id: Option<RequestId>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            // It fails where the connection is gone, and with it whoever would care.
+            let _ = self.session.withdraw.send(id);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A transport over a process's standard streams, which survives whatever stands on them.
+//!
+//! Lines that are no JSON are skipped, lines that are too long are dropped and what they answer fails, nesting is cut.
+//! Messages leave in the order in which they were handed over; a request that is withdrawn before it left, never does.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::lines::{Line, Lines, shallow};
+use crate::message::Name;
+
+/// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
+const DEEPEST: usize = 100;
+const CHUNK: usize = 64 * 1024;
+
+/// What a client speaks to a process through.
+pub(super) struct Stdio {
+    server: Name,
+    output: ChildStdout,
+    chunk: Box<[u8]>,
+    /// Which part of the chunk is not read yet.
+    unread: std::ops::Range<usize>,
+    lines: Lines,
+    outbox: Arc<Outbox>,
+    _writing: AbortOnDropHandle<()>,
+}
+
+impl Stdio {
+    pub(super) fn new(server: Name, input: ChildStdin, output: ChildStdout, longest_message: usize) -> Self {
+        let outbox = Arc::<Outbox>::default();
+        let writing = AbortOnDropHandle::new(tokio::spawn(write(input, Arc::clone(&outbox))));
+        let (chunk, lines) = (vec![0; CHUNK].into_boxed_slice(), Lines::new(longest_message));
+        Self { server, output, chunk, unread: 0..0, lines, outbox, _writing: writing }
+    }
+
+    /// The next line; nothing once the stream has ended. What was read of it stays if this is dropped.
+    async fn line(&mut self) -> Option<Line> {
+        loop {
+            if self.unread.is_empty() {
+                let count = self.output.read(&mut self.chunk).await.ok().filter(|count| *count > 0)?;
+                self.unread = 0..count;
+            }
+            let (rest, line) = self.lines.take(&self.chunk[self.unread.clone()]);
+            self.unread.start = self.unread.end - rest.len();
+            if line.is_some() {
+                return line;
+            }
+        }
+    }
+
+    fn parse(&self, line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let cut = shallow(line, DEEPEST);
+        let line = cut.as_deref().unwrap_or(line).trim_ascii();
+        if line.is_empty() {
+            return None;
+        }
+        let parsed = serde_json::from_slice(line);
+        parsed
+            .inspect_err(|error| tracing::debug!(server = %self.server, %error, "skipped a line that is no message"))
+            .ok()
+    }
+}
+
+impl Transport<RoleClient> for Stdio {
+    type Error = io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let sent = self.outbox.put(&message);
+        async move { sent?.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            match self.line().await? {
+                Line::Whole(line) => {
+                    if let Some(message) = self.parse(&line) {
+                        return Some(message);
+                    }
+                }
+                Line::TooLong { length, answered } => {
+                    tracing::warn!(server = %self.server, length, "dropped a message that is too long");
+                    if let Some(id) = answered {
+                        let reason = format!("the answer was dropped, because it has {length} bytes in one message");
+                        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None);
+                        return Some(JsonRpcMessage::error(error, Some(NumberOrString::Number(id))));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.outbox.close();
+        Ok(())
+    }
+}
+
+/// Messages that wait to be written, in their order. Only those of requests that somebody waits for are kept.
+#[derive(Default)]
+struct Outbox {
+    waiting: Mutex<Waiting>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    letters: VecDeque<Letter>,
+    is_closed: bool,
+}
+
+struct Letter {
+    /// If it is a request.
+    request: Option<RequestId>,
+    line: Vec<u8>,
+    sent: oneshot::Sender<io::Result<()>>,
+}
+
+impl Outbox {
+    fn put(&self, message: &TxJsonRpcMessage<RoleClient>) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+        let (sent, is_sent) = oneshot::channel();
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_closed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let unsent = withdrawn(message).and_then(|id| waiting.letters.iter().position(|letter| letter.request.as_ref() == Some(id)));
+        if let Some(unsent) = unsent {
+            waiting.letters.remove(unsent);
+            let _ = sent.send(Ok(()));
+            return Ok(is_sent);
+        }
+        let request = match message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        waiting.letters.push_back(Letter { request, line, sent });
+        self.filled.notify_one();
+        Ok(is_sent)
+    }
+
+    fn close(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.is_closed = true;
+        waiting.letters.clear();
+        self.filled.notify_one();
+    }
+
+    /// The next letter; nothing once the outbox is closed.
+    async fn next(&self) -> Option<Letter> {
+        loop {
+            {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                if waiting.is_closed {
+                    return None;
+                }
+                if let Some(letter) = waiting.letters.pop_front() {
+                    return Some(letter);
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+/// The request that a message withdraws.
+fn withdrawn(message: &TxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Notification(notification) => match &notification.notification {
+            ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Writes what is in the outbox, and closes the process's input when the outbox is closed.
+async fn write(mut input: ChildStdin, outbox: Arc<Outbox>) {
+    while let Some(letter) = outbox.next().await {
+        let written = input.write_all(&letter.line).await;
+        let is_broken = written.is_err();
+        let _ = letter.sent.send(written);
+        if is_broken {
+            outbox.close();
+        }
+    }
+}
