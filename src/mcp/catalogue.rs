@@ -78,7 +78,9 @@ impl Catalogue {
     pub(super) fn objection(&self, offered: &Definition) -> Option<&'static str> {
         match self.tools.get(&offered.tool) {
             None => Some("the server has it no more"),
-            Some(now) if now.fingerprint != offered.fingerprint => Some("its definition has changed since it was offered"),
+            Some(now) if now.fingerprint != offered.fingerprint => {
+                Some("its definition has changed since it was offered")
+            }
             Some(_) if !self.is_approved(offered) => Some("its definition is not approved"),
             Some(_) => None,
         }
@@ -96,7 +98,8 @@ impl Catalogue {
     /// What is not offered whatever it is called, and why.
     pub(super) fn refused(&self) -> impl Iterator<Item = Refused> {
         let changed = self.tools.values().filter(|definition| !self.is_approved(definition));
-        let changed = changed.map(|definition| Refused::new(&definition.tool, "its definition has changed; approve it"));
+        let changed =
+            changed.map(|definition| Refused::new(&definition.tool, "its definition has changed; approve it"));
         self.refused.iter().cloned().chain(changed)
     }
 }

@@ -17,9 +17,31 @@ use crate::message::Name;
 
 /// Of our environment, what programs need to run at all.
 const INHERITED: [&str; 25] = [
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TMP", "TEMP",
-    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE",
-    "SYSTEMROOT", "USERNAME", "USERPROFILE", "COMSPEC", "PROGRAMFILES",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "APPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "USERNAME",
+    "USERPROFILE",
+    "COMSPEC",
+    "PROGRAMFILES",
 ];
 /// How many of the last lines on its standard error are kept, and how much of each.
 const LAST_LINES: usize = 5;

@@ -104,18 +104,21 @@ impl Connection {
     ///
     /// When the server does not say in time, or not at all.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
-        self.pages(|params| {
-            ClientRequest::ListResourcesRequest(ListResourcesRequest {
-                method: Default::default(),
-                params: Some(params),
-                extensions: Default::default(),
-            })
-        }, |answer| match answer {
-            ServerResult::ListResourcesResult(page) => {
-                Some((page.resources.into_iter().map(Resource::from).collect(), page.next_cursor))
-            }
-            _ => None,
-        })
+        self.pages(
+            |params| {
+                ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                    method: Default::default(),
+                    params: Some(params),
+                    extensions: Default::default(),
+                })
+            },
+            |answer| match answer {
+                ServerResult::ListResourcesResult(page) => {
+                    Some((page.resources.into_iter().map(Resource::from).collect(), page.next_cursor))
+                }
+                _ => None,
+            },
+        )
         .await
     }
 
@@ -125,18 +128,21 @@ impl Connection {
     ///
     /// As [`resources`](Self::resources).
     pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
-        self.pages(|params| {
-            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
-                method: Default::default(),
-                params: Some(params),
-                extensions: Default::default(),
-            })
-        }, |answer| match answer {
-            ServerResult::ListResourceTemplatesResult(page) => {
-                Some((page.resource_templates.into_iter().map(Resource::from).collect(), page.next_cursor))
-            }
-            _ => None,
-        })
+        self.pages(
+            |params| {
+                ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                    method: Default::default(),
+                    params: Some(params),
+                    extensions: Default::default(),
+                })
+            },
+            |answer| match answer {
+                ServerResult::ListResourceTemplatesResult(page) => {
+                    Some((page.resource_templates.into_iter().map(Resource::from).collect(), page.next_cursor))
+                }
+                _ => None,
+            },
+        )
         .await
     }
 
@@ -159,18 +165,21 @@ impl Connection {
     ///
     /// As [`resources`](Self::resources).
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
-        self.pages(|params| {
-            ClientRequest::ListPromptsRequest(ListPromptsRequest {
-                method: Default::default(),
-                params: Some(params),
-                extensions: Default::default(),
-            })
-        }, |answer| match answer {
-            ServerResult::ListPromptsResult(page) => {
-                Some((page.prompts.into_iter().map(Prompt::from).collect(), page.next_cursor))
-            }
-            _ => None,
-        })
+        self.pages(
+            |params| {
+                ClientRequest::ListPromptsRequest(ListPromptsRequest {
+                    method: Default::default(),
+                    params: Some(params),
+                    extensions: Default::default(),
+                })
+            },
+            |answer| match answer {
+                ServerResult::ListPromptsResult(page) => {
+                    Some((page.prompts.into_iter().map(Prompt::from).collect(), page.next_cursor))
+                }
+                _ => None,
+            },
+        )
         .await
     }
 

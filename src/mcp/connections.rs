@@ -99,7 +99,8 @@ impl Servers {
         let mut seen = HashSet::new();
         let mut opening = Vec::new();
         for (name, server) in self.servers {
-            let entry = |reason: String| Error::Entry { server: name.as_str().into(), key: "".into(), reason: reason.into() };
+            let entry =
+                |reason: String| Error::Entry { server: name.as_str().into(), key: "".into(), reason: reason.into() };
             if !seen.insert(names::clean(&name).map_err(entry)?) {
                 return Err(entry("another server has that name".to_owned()));
             }

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::Error;
@@ -17,7 +17,8 @@ const IGNORED: [&str; 4] = ["type", "description", "autoApprove", "alwaysAllow"]
 
 /// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
 pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<(String, Server)>, Error> {
-    let file: File = serde_json::from_str(text).map_err(|error| Error::Unreadable { reason: error.to_string().into() })?;
+    let file: File =
+        serde_json::from_str(text).map_err(|error| Error::Unreadable { reason: error.to_string().into() })?;
     let mut servers: Vec<(String, Server)> = Vec::new();
     for (name, entry) in file.servers.0 {
         let mut entry = Entry { server: &name, rest: entry, variable: &variable };
@@ -80,7 +81,9 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
                 if kind.as_deref() == Some("sse") {
                     return Err(self.error("type", "`sse` is not spoken; servers speak streamable HTTP (`http`)"));
                 }
-                self.pairs("headers")?.into_iter().fold(Server::http(url), |server, (name, value)| server.header(name, value))
+                self.pairs("headers")?
+                    .into_iter()
+                    .fold(Server::http(url), |server, (name, value)| server.header(name, value))
             }
             _ => return Err(self.error("", "it must have either `command` or `url`")),
         };
@@ -194,7 +197,10 @@ mod tests {
         };
         check(r#"{"command": "x", "arg": []}"#, "MCP server `s`, key `arg`: the key is unknown here");
         check(r#"{"command": "x", "url": "y"}"#, "MCP server `s`: it must have either `command` or `url`");
-        check(r#"{"url": "y", "type": "sse"}"#, "MCP server `s`, key `type`: `sse` is not spoken; servers speak streamable HTTP (`http`)");
+        check(
+            r#"{"url": "y", "type": "sse"}"#,
+            "MCP server `s`, key `type`: `sse` is not spoken; servers speak streamable HTTP (`http`)",
+        );
         check(r#"{"command": "${NOT}"}"#, "MCP server `s`, key `command`: the variable `NOT` is not set");
         check(r#"{"command": "x", "args": "y"}"#, "MCP server `s`, key `args`: an array of texts is expected");
         check(r#"{"command": "x"}, "s": {"command": "y"}"#, "MCP server `s`: the file has two servers of that name");

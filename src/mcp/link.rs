@@ -41,7 +41,10 @@ pub(super) struct Link {
 enum State {
     Up(Session),
     /// It is not, and so many attempts to start it again have failed.
-    Down { reason: Arc<str>, attempts: u64 },
+    Down {
+        reason: Arc<str>,
+        attempts: u64,
+    },
     /// It will not be again.
     Closed,
 }
@@ -81,7 +84,8 @@ impl Link {
                 return;
             };
             tracing::warn!(server = %self.name, reason, "an MCP server is gone");
-            self.state.send_replace(State::Down { reason: format!("the server is gone: {reason}").into(), attempts: 0 });
+            self.state
+                .send_replace(State::Down { reason: format!("the server is gone: {reason}").into(), attempts: 0 });
             if began.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }

@@ -90,7 +90,8 @@ mod tests {
         let overflow = Arc::new(Overflow::default());
         let text: Arc<str> = "한글".repeat(100).into();
         let cut = overflow.fit(&"files".into(), Arc::clone(&text), 100).await;
-        let (shown, note) = cut.split_once("\n[cut: these are the first 99 of 600 bytes; the whole text is in the file ").unwrap();
+        let (shown, note) =
+            cut.split_once("\n[cut: these are the first 99 of 600 bytes; the whole text is in the file ").unwrap();
         assert_eq!(shown, &text[..99]);
         let path = PathBuf::from(note.strip_suffix(']').unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), &*text);

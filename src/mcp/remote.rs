@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn no_secret_is_shown() {
         let command = Server::stdio("npx", ["--key=canary"]).env("KEY", "canary");
-        let address = Server::http("https://me:canary@example.com/a@b?token=canary").bearer_token("canary").header("X", "canary");
+        let address =
+            Server::http("https://me:canary@example.com/a@b?token=canary").bearer_token("canary").header("X", "canary");
         for shown in [format!("{command:?}"), format!("{address:?}")] {
             assert!(!shown.contains("canary"), "{shown}");
         }

@@ -98,7 +98,9 @@ impl Link {
 
     async fn failure(&self, error: ServiceError, session: &Session) -> Failure {
         match error {
-            ServiceError::McpError(error) => Failure::Refused { code: error.code.0, message: error.message.into_owned() },
+            ServiceError::McpError(error) => {
+                Failure::Refused { code: error.code.0, message: error.message.into_owned() }
+            }
             ServiceError::TransportClosed => Failure::Gone(self.why_ended().await),
             ServiceError::TransportSend(error) => {
                 let kind = io_kind(&error);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::RoleClient;
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ClientResult, ErrorCode, ErrorData,
-    Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerNotification, ServerRequest,
-    ServerResult,
+    Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerNotification,
+    ServerRequest, ServerResult,
 };
 use rmcp::service::{
     NotificationContext, Peer, RequestContext, RunningService, Service, ServiceError, ServiceExt as _,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::RoleClient;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -180,11 +180,15 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Value>, ServiceError> {
     let mut cursor = None;
     loop {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let request = ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
+        let request =
+            ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
         let (page, next) = match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
             ServerResult::ListToolsResult(result) => {
                 let tools = result.tools.iter().map(serde_json::to_value);
-                (tools.collect::<Result<Vec<_>, _>>().map_err(|_| ServiceError::UnexpectedResponse)?, result.next_cursor)
+                (
+                    tools.collect::<Result<Vec<_>, _>>().map_err(|_| ServiceError::UnexpectedResponse)?,
+                    result.next_cursor,
+                )
             }
             // One that cannot be read does not take the others along.
             ServerResult::CustomResult(mut other) => {

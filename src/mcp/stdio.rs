@@ -134,7 +134,8 @@ impl Outbox {
         if waiting.is_closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let unsent = withdrawn(message).and_then(|id| waiting.letters.iter().position(|letter| letter.request.as_ref() == Some(id)));
+        let unsent = withdrawn(message)
+            .and_then(|id| waiting.letters.iter().position(|letter| letter.request.as_ref() == Some(id)));
         if let Some(unsent) = unsent {
             waiting.letters.remove(unsent);
             let _ = sent.send(Ok(()));
