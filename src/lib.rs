@@ -11,7 +11,7 @@
 //!
 //! | floor | what | files |
 //! |---|---|---|
-//! | 3 | the outside | [`providers`] |
+//! | 3 | the outside | [`providers`], `mcp` |
 //! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `message`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
@@ -25,6 +25,7 @@
 //! # Features
 //!
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
+//! - `mcp`: the tools of MCP servers, and with them the official SDK, `rmcp`.
 
 #![cfg_attr(
     not(test),

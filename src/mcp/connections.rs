@@ -153,7 +153,7 @@ impl Connections {
     /// When there is none of that name.
     pub fn server(&self, name: &str) -> Result<Connection, Error> {
         let link = self.links.iter().find(|link| *link.name == *name);
-        link.map(|link| Connection::new(link)).ok_or_else(|| Error::Unknown {
+        link.map(Connection::new).ok_or_else(|| Error::Unknown {
             name: name.into(),
             known: self.links.iter().map(|link| Arc::clone(&link.name)).collect(),
         })

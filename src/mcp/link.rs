@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,6 @@ pub(super) struct Link {
     state: watch::Sender<State>,
     /// Told whenever the tools are others.
     revised: watch::Sender<()>,
-    /// Told when an HTTP server seems gone.
-    pub(super) suspected: Notify,
     pub(super) closing: CancellationToken,
 }
 
@@ -58,7 +56,7 @@ impl Link {
         overflow: Arc<Overflow>,
         revised: watch::Sender<()>,
     ) -> Result<(Arc<Self>, Live), String> {
-        let (live, listed) = Live::open(&name, &server).await?;
+        let (live, listed) = Live::open(&name, &server).await.map_err(|reason| server.without_secrets(&reason))?;
         let link = Self {
             name,
             server,
@@ -66,7 +64,6 @@ impl Link {
             catalogue: Mutex::new(catalogue),
             state: watch::Sender::new(State::Up(live.session.clone())),
             revised,
-            suspected: Notify::new(),
             closing: CancellationToken::new(),
         };
         link.relist(&listed);
@@ -78,8 +75,8 @@ impl Link {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            let watching = live.watch(&self.suspected, &self.closing, |listed| self.relist(listed));
-            let Some(reason) = watching.await else {
+            let watching = live.watch(&self.closing, |listed| self.relist(listed));
+            let Some(reason) = watching.await.map(|reason| self.server.without_secrets(&reason)) else {
                 self.state.send_replace(State::Closed);
                 return;
             };
@@ -108,6 +105,7 @@ impl Link {
                     return live;
                 }
                 Err(reason) => {
+                    let reason = self.server.without_secrets(&reason);
                     tracing::warn!(server = %self.name, reason, "an MCP server could not be started again");
                     let reason = format!("the server is gone, and could not be started again: {reason}").into();
                     self.state.send_replace(State::Down { reason, attempts });

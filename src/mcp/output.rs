@@ -107,12 +107,30 @@ impl Pieces {
         });
     }
 
-    /// Servers repeat structured content as text for clients that do not read it; then the text is enough.
+    /// Servers repeat structured content as text for clients that do not read it, whole or what its one member holds;
+    /// then the text is enough.
     fn add_structured(&mut self, structured: &Value) {
-        let carries = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured);
-        if !structured.is_null() && !self.texts.iter().any(carries) {
+        let inner =
+            structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+        let is_repeated = [Some(structured), inner].into_iter().flatten().any(|value| self.carries(value));
+        if !structured.is_null() && !is_repeated {
             self.texts.push(structured.to_string());
         }
+    }
+
+    /// Whether a value stands in the texts: as one of them, as all of them together, or item by item.
+    fn carries(&self, value: &Value) -> bool {
+        let is_said = |text: &String, value: &Value| match value {
+            Value::String(words) => text == words,
+            value => serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value),
+        };
+        let is_itemised = || match value {
+            Value::Array(items) if items.len() == self.texts.len() => {
+                self.texts.iter().zip(items).all(|(text, item)| is_said(text, item))
+            }
+            _ => false,
+        };
+        self.texts.iter().any(|text| is_said(text, value)) || is_said(&self.texts.join("\n"), value) || is_itemised()
     }
 
     fn into_content(self) -> Content {
@@ -158,5 +176,14 @@ mod tests {
         let other = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"a": 1}});
         assert_eq!(text(other), "done\n{\"a\":1}");
         assert_eq!(text(json!({"content": [], "structuredContent": {"a": 1}})), "{\"a\":1}");
+        let member =
+            json!({"content": [{"type": "text", "text": "inside"}], "structuredContent": {"content": "inside"}});
+        assert_eq!(text(member), "inside");
+        let items = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "2"}]);
+        assert_eq!(text(json!({"content": items, "structuredContent": {"result": ["a", 2]}})), "a\n2");
+        assert_eq!(
+            text(json!({"content": items, "structuredContent": {"result": ["a"]}})),
+            "a\n2\n{\"result\":[\"a\"]}"
+        );
     }
 }

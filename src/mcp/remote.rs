@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::catalogue::OnChange;
 
+/// What is shorter is no secret that could be hidden.
+const SHORTEST_SECRET: usize = 6;
+
 /// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
 ///
 /// A command gets a small environment: what [`env`](Self::env) gives, and of ours what programs need to run at all
@@ -160,6 +163,22 @@ impl Server {
     }
 }
 
+impl Server {
+    /// A text in which nothing stands that may be a secret of the address.
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        let Reached::Address(address) = &self.reached else { return text.to_owned() };
+        let query = address.url.split_once('?').map(|(_, query)| query);
+        let user = address.url.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
+        let headers = address.headers.iter().map(|(_, value)| value.as_str());
+        let mut secrets: Vec<&str> =
+            headers.chain(query).chain(user.map(|(user, _)| user)).chain(address.bearer.as_deref()).collect();
+        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        // One may stand within another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
+    }
+}
+
 /// Shows no argument, and of variables and headers the names alone.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,5 +225,7 @@ mod tests {
             assert!(!shown.contains("canary"), "{shown}");
         }
         assert!(format!("{address:?}").contains("https://example.com/a@b"), "{address:?}");
+        let failed = "no https://me:canary@example.com/a@b?token=canary with canary";
+        assert_eq!(address.without_secrets(failed), "no https://…@example.com/a@b?… with …");
     }
 }

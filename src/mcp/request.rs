@@ -12,7 +12,7 @@ use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::link::Link;
-use super::session::{Session, causes};
+use super::session::{Session, causes, io_kind};
 use super::tap::Meter;
 
 /// Why a request was not answered.
@@ -103,18 +103,15 @@ impl Link {
             }
             ServiceError::TransportClosed => Failure::Gone(self.why_ended().await),
             ServiceError::TransportSend(error) => {
-                let kind = io_kind(&error);
-                if kind == Some(io::ErrorKind::BrokenPipe) {
+                if io_kind(&*error.error) == Some(io::ErrorKind::BrokenPipe) {
                     session.ended.cancel();
                     return Failure::Gone(self.why_ended().await);
                 }
-                self.suspected.notify_one();
-                match kind {
-                    Some(io::ErrorKind::ConnectionRefused) => Failure::Unreached(causes(&error)),
-                    _ => Failure::Other(causes(&error)),
-                }
+                session.suspected.notify_one();
+                let reason = self.server.without_secrets(&causes(&*error.error));
+                if (session.is_unreached)(&*error.error) { Failure::Unreached(reason) } else { Failure::Other(reason) }
             }
-            other => Failure::Other(causes(&other)),
+            other => Failure::Other(self.server.without_secrets(&causes(&other))),
         }
     }
 }
@@ -124,18 +121,6 @@ async fn moved(meter: Option<&Meter>) {
         Some(meter) => meter.moved.notified().await,
         None => std::future::pending().await,
     }
-}
-
-/// What the operating system said, if that is what an error comes from.
-fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        next = error.source();
-    }
-    None
 }
 
 /// A request that is waited for. Dropped with its id, it is withdrawn.

@@ -1,6 +1,8 @@
 //! One connection to a server, from its start to its end.
 
 use std::collections::HashSet;
+use std::error::Error as StdError;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,10 @@ use rmcp::service::{
     NotificationContext, Peer, RequestContext, RunningService, Service, ServiceError, ServiceExt as _,
 };
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -47,6 +52,25 @@ pub(super) struct Session {
     pub(super) withdraw: mpsc::UnboundedSender<RequestId>,
     /// Cancelled when nothing more comes.
     pub(super) ended: CancellationToken,
+    /// Told when the server seems gone.
+    pub(super) suspected: Arc<Notify>,
+    /// Whether an error in sending means that nothing was sent.
+    pub(super) is_unreached: IsUnreached,
+}
+
+type IsUnreached = fn(&(dyn StdError + 'static)) -> bool;
+
+/// What is noticed of a connection by those through whom its messages go.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// Nothing more comes.
+    pub(super) ended: CancellationToken,
+    /// The tools are others.
+    pub(super) changed: Arc<Notify>,
+    /// The server seems gone.
+    pub(super) suspected: Arc<Notify>,
+    /// The server has refused a message without saying which.
+    pub(super) bounced: Arc<Notify>,
 }
 
 /// A connection, and what holds it. Dropped, the server is killed or let go.
@@ -54,7 +78,7 @@ pub(super) struct Live {
     pub(super) session: Session,
     running: RunningService<RoleClient, Client>,
     child: Option<Child>,
-    changed: Arc<Notify>,
+    signals: Signals,
     _withdrawing: AbortOnDropHandle<()>,
 }
 
@@ -62,29 +86,31 @@ impl Live {
     /// Starts or reaches a server, and asks what tools it has.
     pub(super) async fn open(name: &Name, server: &Server) -> Result<(Self, Vec<Value>), String> {
         let limit = server.settings.connect_timeout;
-        let (changed, ended) = (Arc::new(Notify::new()), CancellationToken::new());
-        let mut child = None;
+        let (signals, mut child) = (Signals::default(), None);
         let opening = async {
-            let running = match &server.reached {
+            let (running, is_unreached) = match &server.reached {
                 Reached::Command(command) => {
                     let (started, input, output) = Child::start(name, command)
                         .map_err(|error| format!("could not start {}: {error}", command.program.display()))?;
                     child = Some(started);
                     let stdio = Stdio::new(Arc::clone(name), input, output, server.settings.longest_message);
-                    Client.serve(Tap::new(stdio, Arc::clone(&changed), ended.clone())).await
+                    (Client.serve(Tap::new(stdio, signals.clone())).await, never as IsUnreached)
                 }
                 Reached::Address(address) => {
-                    let http = http(address, server.settings.longest_message)?;
-                    Client.serve(Tap::new(http, Arc::clone(&changed), ended.clone())).await
+                    let http = http(address, server.settings.longest_message, &signals.suspected)?;
+                    let is_unreached = is_unreached_by(&http);
+                    (Client.serve(Tap::new(http, signals.clone())).await, is_unreached)
                 }
             };
             let running = running.map_err(|error| format!("could not connect: {}", causes(&error)))?;
             let listed = list(running.peer()).await.map_err(|error| format!("could not list its tools: {error}"))?;
-            Ok((running, listed))
+            Ok((running, is_unreached, listed))
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(format!("not ready within {limit:?}")));
         match (opened, child) {
-            (Ok((running, listed)), child) => Ok((Self::new(running, child, changed, ended), listed)),
+            (Ok((running, is_unreached, listed)), child) => {
+                Ok((Self::new(running, child, signals, is_unreached), listed))
+            }
             (Err(reason), Some(child)) => Err(format!("{reason}; {}", child.end().await)),
             (Err(reason), None) => Err(reason),
         }
@@ -93,27 +119,24 @@ impl Live {
     fn new(
         running: RunningService<RoleClient, Client>,
         child: Option<Child>,
-        changed: Arc<Notify>,
-        ended: CancellationToken,
+        signals: Signals,
+        is_unreached: IsUnreached,
     ) -> Self {
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
         let withdrawing = AbortOnDropHandle::new(tokio::spawn(pass_on(withdrawn, peer.clone())));
-        Self { session: Session { peer, withdraw, ended }, running, child, changed, _withdrawing: withdrawing }
+        let (ended, suspected) = (signals.ended.clone(), Arc::clone(&signals.suspected));
+        let session = Session { peer, withdraw, ended, suspected, is_unreached };
+        Self { session, running, child, signals, _withdrawing: withdrawing }
     }
 
     /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
     /// of every new list of tools.
-    pub(super) async fn watch(
-        mut self,
-        suspected: &Notify,
-        closing: &CancellationToken,
-        relisted: impl Fn(&[Value]),
-    ) -> Option<String> {
-        let Self { session, child, changed, .. } = &mut self;
+    pub(super) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
+        let Self { session, child, signals, .. } = &mut self;
         let gone = tokio::select! {
             () = ended(session, child) => None,
-            reason = upkeep(session, changed, suspected, relisted) => Some(reason),
+            reason = upkeep(&session.peer, signals, relisted) => Some(reason),
             () = closing.cancelled() => {
                 self.close().await;
                 return None;
@@ -149,24 +172,38 @@ async fn ended(session: &Session, child: &mut Option<Child>) {
 }
 
 /// Lists the tools whenever they have changed; ends with a reason when a server that seemed gone is.
-async fn upkeep(session: &Session, changed: &Notify, suspected: &Notify, relisted: impl Fn(&[Value])) -> String {
+async fn upkeep(peer: &Peer<RoleClient>, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
     loop {
         tokio::select! {
-            () = changed.notified() => {}
-            () = suspected.notified() => {
-                let ping = session.peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
-                match timeout(PING, ping).await {
-                    // Whatever it answers, it is there.
-                    Ok(Ok(_) | Err(ServiceError::McpError(_))) => {}
-                    Ok(Err(error)) => return format!("it is not there: {}", causes(&error)),
-                    Err(_) => return format!("it did not answer within {PING:?}"),
+            () = signals.changed.notified() => {}
+            () = signals.suspected.notified() => {
+                if let Err(reason) = ping(peer, signals).await {
+                    return reason;
+                }
+            }
+            () = signals.bounced.notified() => {
+                if let Err(reason) = ping(peer, signals).await {
+                    return reason;
                 }
             }
         }
-        match list(&session.peer).await {
+        match list(peer).await {
             Ok(listed) => relisted(&listed),
             Err(error) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
         }
+    }
+}
+
+/// Asks a server that seems gone whether it is there. Whatever it answers, it is.
+async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> {
+    let ping = peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
+    tokio::select! {
+        answer = timeout(PING, ping) => match answer {
+            Ok(Ok(_) | Err(ServiceError::McpError(_))) => Ok(()),
+            Ok(Err(error)) => Err(format!("it is not there: {}", causes(&error))),
+            Err(_) => Err(format!("it did not answer within {PING:?}")),
+        },
+        () = signals.bounced.notified() => Err("it does not know us any more".to_owned()),
     }
 }
 
@@ -221,7 +258,11 @@ async fn pass_on(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<R
     }
 }
 
-fn http(address: &Address, longest: usize) -> Result<impl rmcp::transport::Transport<RoleClient> + use<>, String> {
+fn http(
+    address: &Address,
+    longest: usize,
+    suspected: &Arc<Notify>,
+) -> Result<StreamableHttpClientTransport<impl StreamableHttpClient + use<>>, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
         let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
@@ -229,19 +270,59 @@ fn http(address: &Address, longest: usize) -> Result<impl rmcp::transport::Trans
         value.set_sensitive(true);
         headers.insert(header, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
+    let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
         .max_concurrent_requests(MOST_POSTS)
         .max_sse_event_size(longest)
         .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
-    let config = match &address.bearer {
-        Some(token) => config.auth_header(token),
-        None => config,
-    };
+    config.auth_header = address.bearer.clone();
+    config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
     Ok(StreamableHttpClientTransport::from_config(config))
 }
 
+/// When a stream that has broken off is resumed: soon; and if that fails, the server is suspected of being gone.
+#[derive(Debug)]
+struct Resume {
+    suspected: Arc<Notify>,
+}
+
+impl SseRetryPolicy for Resume {
+    fn retry(&self, failed: usize) -> Option<Duration> {
+        if failed > 0 {
+            self.suspected.notify_one();
+        }
+        Some(Duration::from_millis(100 << failed.min(8)))
+    }
+}
+
+/// Whether errors of this transport mean that no server was reached.
+fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
+    |error| match error.downcast_ref::<StreamableHttpError<C::Error>>() {
+        Some(StreamableHttpError::Client(error)) => matches!(
+            io_kind(error),
+            Some(ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        ),
+        _ => false,
+    }
+}
+
+fn never(_: &(dyn StdError + 'static)) -> bool {
+    false
+}
+
+/// What the operating system said, if that is what an error comes from.
+pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return Some(error.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
 /// An error with what caused it.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
+pub(super) fn causes(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,6 +1,7 @@
 //! Stands between a transport and the SDK, and sees what passes: signs of progress go to the calls that they are of,
-//! in order and before the result; a change of the tools is told; so is the end.
+//! in order and before the result; the rest that matters becomes a signal.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -12,19 +13,18 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
+use super::session::Signals;
 use crate::tool::{Progress, ToolContext};
 
 /// A transport that is listened to.
 pub(super) struct Tap<T> {
     transport: T,
-    changed: Arc<Notify>,
+    signals: Signals,
     meters: HashMap<ProgressToken, Weak<Meter>>,
     tokens: HashMap<RequestId, ProgressToken>,
-    /// Cancelled when the transport has ended.
     _ended: DropGuard,
-    ended: CancellationToken,
 }
 
 /// Where the progress of one call goes. A request that has it, weakly, among its extensions is watched.
@@ -53,9 +53,9 @@ impl Meter {
 }
 
 impl<T> Tap<T> {
-    pub(super) fn new(transport: T, changed: Arc<Notify>, ended: CancellationToken) -> Self {
-        let (meters, tokens) = (HashMap::new(), HashMap::new());
-        Self { transport, changed, meters, tokens, _ended: ended.clone().drop_guard(), ended }
+    pub(super) fn new(transport: T, signals: Signals) -> Self {
+        let ended = signals.ended.clone().drop_guard();
+        Self { transport, signals, meters: HashMap::new(), tokens: HashMap::new(), _ended: ended }
     }
 
     fn see_sent(&mut self, message: &mut TxJsonRpcMessage<RoleClient>) {
@@ -97,7 +97,7 @@ impl<T> Tap<T> {
                 }
                 other => {
                     if matches!(other, ServerNotification::ToolListChangedNotification(_)) {
-                        self.changed.notify_one();
+                        self.signals.changed.notify_one();
                     }
                     received.notification = other;
                     Some(JsonRpcMessage::Notification(received))
@@ -108,8 +108,9 @@ impl<T> Tap<T> {
                 Some(JsonRpcMessage::Response(response))
             }
             JsonRpcMessage::Error(error) => {
-                if let Some(id) = &error.id {
-                    self.forget(id);
+                match &error.id {
+                    Some(id) => self.forget(id),
+                    None => self.signals.bounced.notify_one(),
                 }
                 Some(JsonRpcMessage::Error(error))
             }
@@ -120,6 +121,10 @@ impl<T> Tap<T> {
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     type Error = T::Error;
+
+    fn name() -> Cow<'static, str> {
+        "MCP".into()
+    }
 
     fn send(
         &mut self,
@@ -132,7 +137,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let Some(message) = self.transport.receive().await else {
-                self.ended.cancel();
+                self.signals.ended.cancel();
                 return None;
             };
             if let Some(message) = self.see_received(message) {
@@ -142,7 +147,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
-        self.ended.cancel();
+        self.signals.ended.cancel();
         self.transport.close().await
     }
 }
