@@ -8,9 +8,12 @@ use serde_json::{Map, Value, json};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().next_back().filter(|last| last.starts_with("http")).ok_or("usage: … URL")?;
+    // Where the suite says which calls it wants to see.
+    let wanted: Value =
+        serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default()).unwrap_or_default();
     let connections = mcp::Servers::new().server("suite", mcp::Server::http(url)).connect().await?;
     let runtime = Runtime::builder()
-        .provider("script", Scripted::computed(uses_every_tool))
+        .provider("script", Scripted::computed(move |request| thorough(request, &wanted)))
         .agent(Agent::new("tester", "Use every tool once."))
         .build()?;
     connections.join(&runtime)?;
@@ -21,26 +24,32 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// What a thorough model would say.
-fn uses_every_tool(request: &Request) -> Reply {
+fn thorough(request: &Request, wanted: &Value) -> Reply {
     let outputs: Vec<_> = request.context.messages().filter(|said| matches!(said, ChatMessage::Tool { .. })).collect();
-    let tools = request.tools.iter().filter(|tool| !["call_agent", "finish"].contains(&&*tool.name));
-    match outputs.is_empty() {
-        true => tools.fold(Reply::default(), |reply, tool| reply.and_tool(&tool.name, arguments(tool))),
-        false => Reply::finish(&format!("{outputs:?}")),
+    let tools = || request.tools.iter().filter(|tool| !["call_agent", "finish"].contains(&&*tool.name));
+    match (outputs.is_empty(), wanted["toolCalls"].as_array()) {
+        (false, _) => Reply::finish(&format!("{outputs:?}")),
+        (true, Some(calls)) => calls.iter().fold(Reply::default(), |reply, call| {
+            reply.and_tool(call["name"].as_str().unwrap_or_default(), call["arguments"].clone())
+        }),
+        (true, None) => tools().fold(Reply::default(), |reply, tool| {
+            let other = tools().find(|other| other.name != tool.name);
+            reply.and_tool(&tool.name, arguments(tool, other))
+        }),
     }
 }
 
-/// Something of the right type for each parameter.
-fn arguments(tool: &ToolSpec) -> Value {
-    let value = |schema: &Value| match schema["type"].as_str() {
-        _ if !schema["default"].is_null() => schema["default"].clone(),
-        Some("number" | "integer") => json!(2),
-        Some("boolean") => json!(true),
-        Some("array") => json!([]),
-        Some("object") => json!({}),
+/// Something of the right type for each parameter; for a `schema` that of another tool.
+fn arguments(tool: &ToolSpec, other: Option<&ToolSpec>) -> Value {
+    let value = |name: &str, schema: &Value| match (name, schema["type"].as_str()) {
+        ("schema", _) => other.map_or(Value::Null, |other| other.parameters.clone()),
+        (_, Some("number" | "integer")) => json!(2),
+        (_, Some("boolean")) => json!(true),
+        (_, Some("array")) => json!([]),
+        (_, Some("object")) => json!({}),
         _ => schema["enum"].get(0).cloned().unwrap_or(json!("text")),
     };
     let properties = tool.parameters["properties"].as_object();
-    let arguments = properties.into_iter().flatten().map(|(name, schema)| (name.clone(), value(schema)));
+    let arguments = properties.into_iter().flatten().map(|(name, schema)| (name.clone(), value(name, schema)));
     arguments.collect::<Map<_, _>>().into()
 }

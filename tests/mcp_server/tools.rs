@@ -123,10 +123,12 @@ async fn a_host_is_told_when_somebody_joins_or_leaves() {
     assert_eq!(near.list_all_tools().await.unwrap().len(), before);
 
     runtime.join(Agent::new("newcomer", "Is new.")).unwrap();
-    (near_lists.recv().await.unwrap(), far_lists.recv().await.unwrap());
+    near_lists.recv().await.unwrap();
+    far_lists.recv().await.unwrap();
     assert_eq!(far.list_all_tools().await.unwrap().last().unwrap().name, "newcomer");
     assert!(runtime.leave("newcomer"));
-    (near_lists.recv().await.unwrap(), far_lists.recv().await.unwrap());
+    near_lists.recv().await.unwrap();
+    far_lists.recv().await.unwrap();
     assert_eq!(near.list_all_tools().await.unwrap().len(), before);
     serving.abort();
 }

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::http1;
@@ -208,6 +208,7 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
         return (StatusCode::UNAUTHORIZED, demand, "a valid `Authorization: Bearer` header is needed").into_response();
     }
     let (head, body) = request.into_parts();
+    let ends = head.method == Method::DELETE;
     let body = match timeout(BODY_TIME, to_bytes(body, MOST_BODY)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "a request may have 1 MiB").into_response(),
@@ -215,10 +216,12 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
     };
     let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     let response = next.run(Request::from_parts(head, Body::from(body.clone()))).await;
-    // What the SDK says of JSON that is no message.
-    match is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        true => malformed(&body),
-        false => response,
+    match response.status() {
+        // What the SDK says of JSON that is no message.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => malformed(&body),
+        // What the SDK says of a session that has ended, which hosts take for a failure.
+        StatusCode::ACCEPTED if ends => StatusCode::NO_CONTENT.into_response(),
+        _ => response,
     }
 }
 
