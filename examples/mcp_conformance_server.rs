@@ -4,8 +4,9 @@
 //! what the suite sees of them is what every host sees. It prints the address, which is `127.0.0.1:0` unless one is given.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use agentouto::providers::scripted::Scripted;
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::{Agent, Attachment, AttachmentKind, CallError, Content, Forward, Reply, Runtime, RuntimeBuilder, mcp};
 
 /// One red pixel.
@@ -18,13 +19,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let image = || Attachment::inline(AttachmentKind::Image, "image/png", PNG);
     let document = || Attachment::inline(AttachmentKind::Document, "text/plain", b"A text.").named("text.txt");
-    let script = Scripted::new().replies_to_any(
-        "test_tool_with_progress",
-        [Reply::call_agent("test_simple_text", "Say something."), Reply::finish("Done.")],
-    );
+    let asking = [Reply::call_agent("test_simple_text", "Say something."), Reply::finish("Done.")];
+    let slow = ScriptedReply::from(Reply::finish("At last.")).after(Duration::from_millis(500));
+    let script =
+        Scripted::new().replies_to_any("test_tool_with_progress", asking).replies_to_any("test_reconnection", [slow]);
     let builder = Runtime::builder()
         .provider("script", script)
-        .agent(Agent::new("test_tool_with_progress", "Asks another, which takes some steps."));
+        .agent(Agent::new("test_tool_with_progress", "Asks another, which takes some steps."))
+        .agent(Agent::new("test_reconnection", "Takes its time."));
     let runtime = [
         ("test_simple_text", Ok("This is a simple text response for testing.".into())),
         ("test_image_content", Ok(Content::default().attach(image()))),
@@ -41,7 +43,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     .build()?;
 
     let names = ["simple_text", "image_content", "audio_content", "embedded_resource", "multiple_content_types"];
-    let names = names.into_iter().chain(["error_handling", "tool_with_progress"]).map(|name| format!("test_{name}"));
+    let names = names
+        .into_iter()
+        .chain(["error_handling", "tool_with_progress", "reconnection"])
+        .map(|name| format!("test_{name}"));
     // The suite calls without arguments.
     let server = mcp::serve(&runtime).agents(names).default_message("Answer.");
     let bound = server.http(address).bind().await?;
