@@ -178,3 +178,23 @@ async fn a_request_that_is_not_finished_in_time_is_given_up() {
     }
     serving.abort();
 }
+
+#[tokio::test]
+async fn there_are_only_so_many_sessions_and_one_that_ends_makes_room() {
+    let (runtime, _signals) = team();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
+    let url = bound.url();
+    let serving = tokio::spawn(bound.serve());
+    let client = Client::new();
+    let first = begin(&client, &url).await;
+    for _ in 1..1_000 {
+        begin(&client, &url).await;
+    }
+    let refused = request(&client, &url, &initialize()).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(refused.text().await.unwrap().contains("there are 1000 sessions already"));
+    let ended = client.delete(&url).header("mcp-session-id", &first).send().await.unwrap();
+    assert_eq!(ended.status(), StatusCode::NO_CONTENT);
+    begin(&client, &url).await;
+    serving.abort();
+}
