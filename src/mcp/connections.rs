@@ -1,6 +1,6 @@
 //! Servers that we are connected to, and the runtimes that have their tools.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -168,10 +168,10 @@ impl Connections {
             catalogue.tools().map(|tool| ToolInfo::new(&link.name, tool, catalogue.is_approved(tool))).collect()
         };
         let mut tools: Vec<ToolInfo> = self.links.iter().flat_map(of).collect();
-        let names: HashMap<Arc<str>, ()> = tools.iter().map(|tool| (Arc::clone(&tool.tool), ())).collect();
+        let names: HashSet<Arc<str>> = tools.iter().map(|tool| Arc::clone(&tool.tool)).collect();
         for tool in &mut tools {
             let words = tool.description.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
-            let others = words.filter_map(|word| Some(names.get_key_value(word)?.0)).filter(|name| **name != tool.tool);
+            let others = words.filter_map(|word| names.get(word)).filter(|name| **name != tool.tool);
             let mut mentions: Vec<Arc<str>> = others.cloned().collect();
             mentions.sort();
             mentions.dedup();

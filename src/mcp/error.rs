@@ -1,5 +1,7 @@
 //! Why something with a server failed, for the program.
 
+use std::error::Error as StdError;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::message::Name;
@@ -52,4 +54,30 @@ pub enum Error {
 
 fn list(names: &[Name]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// What the operating system said, if that is what an error comes from.
+pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return Some(error.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// An error with what caused it.
+pub(super) fn causes(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
 }

@@ -27,11 +27,11 @@ pub(super) struct Link {
     pub(super) name: Name,
     pub(super) server: Server,
     pub(super) overflow: Arc<Overflow>,
-    pub(super) catalogue: Mutex<Catalogue>,
+    catalogue: Mutex<Catalogue>,
     state: watch::Sender<State>,
     /// Told whenever the tools are others.
     revised: watch::Sender<()>,
-    pub(super) closing: CancellationToken,
+    closing: CancellationToken,
 }
 
 /// Whether a server is there.

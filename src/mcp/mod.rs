@@ -64,6 +64,7 @@ mod request;
 mod server;
 mod session;
 mod stdio;
+mod streamable_http;
 mod tap;
 
 pub use catalogue::OnChange;

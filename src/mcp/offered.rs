@@ -48,6 +48,9 @@ impl Offered {
             ServerResult::CallToolResult(result) => {
                 Some(Output::new(&result.content, result.structured_content.as_ref(), result.is_error))
             }
+            ServerResult::InputRequiredResult(_) => {
+                return Err(self.error("it asks for more input, which it does not get"));
+            }
             ServerResult::CustomResult(result) => Output::lenient(&result.0),
             _ => None,
         };

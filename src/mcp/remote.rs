@@ -90,7 +90,7 @@ impl Server {
         Self { reached, settings: Settings::default() }
     }
 
-    /// A variable in the command's environment.
+    /// A variable in the command's environment. Means nothing for an address, like [`folder`](Self::folder).
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         if let Reached::Command(command) = &mut self.reached {
             command.env.push((name.into(), value.into()));
@@ -106,7 +106,8 @@ impl Server {
         self
     }
 
-    /// The token that every request to the address carries, as `Authorization: Bearer {token}`.
+    /// The token that every request to the address carries, as `Authorization: Bearer {token}`. Means nothing for a
+    /// command, like [`header`](Self::header).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         if let Reached::Address(address) = &mut self.reached {
             address.bearer = Some(token.into());

@@ -11,8 +11,9 @@ use rmcp::model::{ClientRequest, RequestId, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::error::{causes, io_kind};
 use super::link::Link;
-use super::session::{Session, causes, io_kind};
+use super::session::Session;
 use super::tap::Meter;
 
 /// Why a request was not answered.

@@ -1,25 +1,18 @@
 //! One connection to a server, from its start to its end.
 
 use std::collections::HashSet;
-use std::error::Error as StdError;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::RoleClient;
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ClientResult, ErrorCode, ErrorData,
-    Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerNotification,
-    ServerRequest, ServerResult,
+    Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId,
+    ServerNotification, ServerRequest, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
-    NotificationContext, Peer, RequestContext, RunningService, Service, ServiceError, ServiceExt as _,
-};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::SseRetryPolicy;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, RequestContext,
+    RunningService, Service, ServiceError,
 };
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
@@ -30,17 +23,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::catalogue::MOST_TOOLS;
 use super::child::Child;
-use super::remote::{Address, Reached, Server};
+use super::error::causes;
+use super::remote::{Reached, Server};
 use super::stdio::Stdio;
+use super::streamable_http::{self, IsUnreached};
 use super::tap::Tap;
 use crate::message::Name;
 
-/// How many requests go over HTTP at once.
-const MOST_POSTS: usize = 256;
 /// How long a process that has exited may take to be read to its end.
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a server that seems gone may take to say that it is not.
 const PING: Duration = Duration::from_secs(5);
+/// How long a server may take to say which tools it has now.
+const LISTING: Duration = Duration::from_secs(10);
 /// How long a server that is asked to end may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -57,8 +52,6 @@ pub(super) struct Session {
     /// Whether an error in sending means that nothing was sent.
     pub(super) is_unreached: IsUnreached,
 }
-
-type IsUnreached = fn(&(dyn StdError + 'static)) -> bool;
 
 /// What is noticed of a connection by those through whom its messages go.
 #[derive(Clone, Default)]
@@ -79,55 +72,49 @@ pub(super) struct Live {
     running: RunningService<RoleClient, Client>,
     child: Option<Child>,
     signals: Signals,
-    _withdrawing: AbortOnDropHandle<()>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// What a connection is made of.
+struct Opened {
+    running: RunningService<RoleClient, Client>,
+    signals: Signals,
+    is_unreached: IsUnreached,
+}
+
+/// Why there is no connection.
+struct Failed {
+    reason: String,
+    /// Whether the server is there, and does not want to be spoken to in this way.
+    is_refusal: bool,
 }
 
 impl Live {
     /// Starts or reaches a server, and asks what tools it has.
     pub(super) async fn open(name: &Name, server: &Server) -> Result<(Self, Vec<Value>), String> {
-        let limit = server.settings.connect_timeout;
-        let (signals, mut child) = (Signals::default(), None);
+        let (limit, mut child) = (server.settings.connect_timeout, None);
         let opening = async {
-            let (running, is_unreached) = match &server.reached {
-                Reached::Command(command) => {
-                    let (started, input, output) = Child::start(name, command)
-                        .map_err(|error| format!("could not start {}: {error}", command.program.display()))?;
-                    child = Some(started);
-                    let stdio = Stdio::new(Arc::clone(name), input, output, server.settings.longest_message);
-                    (Client.serve(Tap::new(stdio, signals.clone())).await, never as IsUnreached)
-                }
-                Reached::Address(address) => {
-                    let http = http(address, server.settings.longest_message, &signals.suspected)?;
-                    let is_unreached = is_unreached_by(&http);
-                    (Client.serve(Tap::new(http, signals.clone())).await, is_unreached)
-                }
-            };
-            let running = running.map_err(|error| format!("could not connect: {}", causes(&error)))?;
-            let listed = list(running.peer()).await.map_err(|error| format!("could not list its tools: {error}"))?;
-            Ok((running, is_unreached, listed))
+            let opened = open(name, server, &mut child).await.map_err(|failed| failed.reason)?;
+            let listed = list(opened.running.peer()).await;
+            Ok((opened, listed.map_err(|error| format!("could not list its tools: {}", causes(&error)))?))
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(format!("not ready within {limit:?}")));
         match (opened, child) {
-            (Ok((running, is_unreached, listed)), child) => {
-                Ok((Self::new(running, child, signals, is_unreached), listed))
-            }
+            (Ok((opened, listed)), child) => Ok((Self::new(opened, child), listed)),
             (Err(reason), Some(child)) => Err(format!("{reason}; {}", child.end().await)),
             (Err(reason), None) => Err(reason),
         }
     }
 
-    fn new(
-        running: RunningService<RoleClient, Client>,
-        child: Option<Child>,
-        signals: Signals,
-        is_unreached: IsUnreached,
-    ) -> Self {
+    fn new(opened: Opened, child: Option<Child>) -> Self {
+        let Opened { running, signals, is_unreached } = opened;
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
         let withdrawing = AbortOnDropHandle::new(tokio::spawn(pass_on(withdrawn, peer.clone())));
+        let listening = AbortOnDropHandle::new(tokio::spawn(listen(peer.clone())));
         let (ended, suspected) = (signals.ended.clone(), Arc::clone(&signals.suspected));
         let session = Session { peer, withdraw, ended, suspected, is_unreached };
-        Self { session, running, child, signals, _withdrawing: withdrawing }
+        Self { session, running, child, signals, _tasks: [withdrawing, listening] }
     }
 
     /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
@@ -162,6 +149,68 @@ impl Live {
     }
 }
 
+/// Connects in the way that most servers speak, and if they refuse in that of servers since 2026-07-28, which know of no
+/// `initialize`.
+async fn open(name: &Name, server: &Server, child: &mut Option<Child>) -> Result<Opened, Failed> {
+    match connect(name, server, child, ClientLifecycleMode::Initialize).await {
+        Err(failed) if failed.is_refusal => {
+            let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+            let again = connect(name, server, child, ClientLifecycleMode::Discover { preferred_versions }).await;
+            again.map_err(|_| failed)
+        }
+        connected => connected,
+    }
+}
+
+async fn connect(
+    name: &Name,
+    server: &Server,
+    child: &mut Option<Child>,
+    lifecycle: ClientLifecycleMode,
+) -> Result<Opened, Failed> {
+    let (signals, longest) = (Signals::default(), server.settings.longest_message);
+    let failed = |reason: String| Failed { reason, is_refusal: false };
+    let (running, is_unreached) = match &server.reached {
+        Reached::Command(command) => {
+            let (started, input, output) = Child::start(name, command)
+                .map_err(|error| failed(format!("could not start {}: {error}", command.program.display())))?;
+            *child = Some(started);
+            // A process that refuses something is there nevertheless.
+            let signals = Signals { bounced: Arc::default(), ..signals.clone() };
+            let stdio = Tap::new(Stdio::new(Arc::clone(name), input, output, longest), signals);
+            (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
+        }
+        Reached::Address(address) => {
+            let http = streamable_http::transport(address, longest, &signals.suspected).map_err(failed)?;
+            let is_unreached = streamable_http::is_unreached_by(&http);
+            (Client.serve_with_lifecycle(Tap::new(http, signals.clone()), lifecycle).await, is_unreached)
+        }
+    };
+    let is_refusal = |error: &ClientInitializeError| match error {
+        ClientInitializeError::JsonRpcError(_) | ClientInitializeError::NoCompatibleProtocolVersion { .. } => true,
+        ClientInitializeError::TransportError { error, .. } => child.is_none() && !is_unreached(&*error.error),
+        _ => false,
+    };
+    match running {
+        Ok(running) => Ok(Opened { running, signals, is_unreached }),
+        Err(error) => {
+            Err(Failed { reason: format!("could not connect: {}", causes(&error)), is_refusal: is_refusal(&error) })
+        }
+    }
+}
+
+/// Has a server since 2026-07-28 tell of changes of its tools, which earlier ones do by themselves. That they come is
+/// seen as they pass.
+async fn listen(peer: Peer<RoleClient>) {
+    if peer.peer_info().is_none_or(|info| info.protocol_version < ProtocolVersion::V_2026_07_28) {
+        return;
+    }
+    match peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await {
+        Ok(mut changes) => while let Ok(Some(_)) = changes.next().await {},
+        Err(error) => tracing::debug!(error = %causes(&error), "an MCP server does not tell of changes"),
+    }
+}
+
 /// Waits until nothing more comes: the output has ended, or the process has, whose output something else may hold.
 async fn ended(session: &Session, child: &mut Option<Child>) {
     let Some(child) = child else { return session.ended.cancelled().await };
@@ -187,9 +236,10 @@ async fn upkeep(peer: &Peer<RoleClient>, signals: &Signals, relisted: impl Fn(&[
                 }
             }
         }
-        match list(peer).await {
-            Ok(listed) => relisted(&listed),
-            Err(error) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
+        match timeout(LISTING, list(peer)).await {
+            Ok(Ok(listed)) => relisted(&listed),
+            Ok(Err(error)) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
+            Err(_) => tracing::warn!("an MCP server did not list its changed tools within {LISTING:?}"),
         }
     }
 }
@@ -256,83 +306,6 @@ async fn pass_on(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<R
             let _ = peer.notify_cancelled(params).await;
         });
     }
-}
-
-fn http(
-    address: &Address,
-    longest: usize,
-    suspected: &Arc<Notify>,
-) -> Result<StreamableHttpClientTransport<impl StreamableHttpClient + use<>>, String> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in &address.headers {
-        let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-        let (header, mut value) = parsed.ok_or_else(|| format!("header `{name}` cannot be sent"))?;
-        value.set_sensitive(true);
-        headers.insert(header, value);
-    }
-    let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
-        .max_concurrent_requests(MOST_POSTS)
-        .max_sse_event_size(longest)
-        .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
-    config.auth_header = address.bearer.clone();
-    config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
-    Ok(StreamableHttpClientTransport::from_config(config))
-}
-
-/// When a stream that has broken off is resumed: soon; and if that fails, the server is suspected of being gone.
-#[derive(Debug)]
-struct Resume {
-    suspected: Arc<Notify>,
-}
-
-impl SseRetryPolicy for Resume {
-    fn retry(&self, failed: usize) -> Option<Duration> {
-        if failed > 0 {
-            self.suspected.notify_one();
-        }
-        Some(Duration::from_millis(100 << failed.min(8)))
-    }
-}
-
-/// Whether errors of this transport mean that no server was reached.
-fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
-    |error| match error.downcast_ref::<StreamableHttpError<C::Error>>() {
-        Some(StreamableHttpError::Client(error)) => matches!(
-            io_kind(error),
-            Some(ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
-        ),
-        _ => false,
-    }
-}
-
-fn never(_: &(dyn StdError + 'static)) -> bool {
-    false
-}
-
-/// What the operating system said, if that is what an error comes from.
-pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return Some(error.kind());
-        }
-        next = error.source();
-    }
-    None
-}
-
-/// An error with what caused it.
-pub(super) fn causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Us, to a server. It may ask whether we are there, and for nothing else: no sampling, no questions to the user, no

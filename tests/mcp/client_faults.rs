@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use agentouto::mcp::{Error, OnChange, Server, Servers};
 use agentouto::{EventKind, Runtime, tool};
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::desk::{LIMIT, call, folder, have, hostile, offered, order, runtime, until_offered, with};
+use crate::child::Counterpart;
+use crate::desk::{LIMIT, SOON, call, folder, have, hostile, offered, order, runtime, until_offered, with};
 
 /// Waits until something is so.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -78,6 +80,19 @@ async fn fault_100_a_server_that_never_becomes_ready_is_named() {
 }
 
 #[tokio::test]
+async fn fault_100_a_list_that_is_never_given_does_not_hide_the_next_change() {
+    let (runtime, _servers) = with(hostile(&[])).await;
+    have(&runtime, json!({"what": "deaf"})).await;
+    have(&runtime, json!({"what": "change", "tool": "one", "description": "One."})).await;
+    // The list after this one is given.
+    let listed = async { while received(&runtime).await.iter().filter(|line| *line == "tools/list:").count() < 2 {} };
+    timeout(LIMIT, listed).await.unwrap();
+    assert_eq!(offered(&runtime).await, ["do"]);
+    have(&runtime, json!({"what": "change", "tool": "two", "description": "Two."})).await;
+    until_offered(&runtime, &["do", "one", "two"]).await;
+}
+
+#[tokio::test]
 async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_comes_back() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let pending = tokio::spawn({
@@ -87,12 +102,12 @@ async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_c
     while received(&runtime).await.iter().filter(|line| *line == "tools/call:").count() < 2 {}
     let crashed = Instant::now();
     let crash = have(&runtime, json!({"what": "crash"})).await;
-    assert!(crashed.elapsed() < Duration::from_secs(1), "it took {:?}", crashed.elapsed());
+    assert!(crashed.elapsed() < SOON, "it took {:?}", crashed.elapsed());
     let expected = "Error: [do] MCP server `srv`: the server is gone: it ended (exit status: 3); the last that it said: one | boom";
     assert_eq!(crash, expected);
     let (silence, ended) = pending.await.unwrap();
     assert_eq!(silence, expected);
-    assert!(ended.duration_since(crashed) < Duration::from_secs(1), "{:?}", ended.duration_since(crashed));
+    assert!(ended.duration_since(crashed) < SOON, "{:?}", ended.duration_since(crashed));
     // A call in between waits for the server to be back.
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "back"})).await, "back");
     assert_eq!(offered(&runtime).await, ["do"]);
@@ -132,12 +147,35 @@ async fn fault_101_a_server_that_does_not_start_is_an_error_with_what_it_said() 
 }
 
 #[tokio::test]
+async fn fault_101_a_session_that_ends_with_404_ends_what_is_pending_and_a_new_one_takes_the_call() {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/forgetful.py"));
+    let counterpart = Counterpart::start(command).await;
+    let (runtime, _servers) = with(Server::http(format!("{}/mcp", counterpart.address))).await;
+    let mut events = runtime.events(1_000);
+    let pending = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { (call(&runtime, "wait", json!({})).await, Instant::now()) }
+    });
+    while !matches!(timeout(LIMIT, events.next()).await.unwrap().unwrap().kind, EventKind::ToolStart { .. }) {}
+    assert_eq!(&*call(&runtime, "forget", json!({})).await.content.text, "1");
+    let forgotten = Instant::now();
+    // It is refused, nothing was done, and it is done in the next session.
+    assert_eq!(&*call(&runtime, "sessions", json!({})).await.content.text, "2");
+    let (output, ended) = pending.await.unwrap();
+    assert!(output.content.text.starts_with("Error: [wait] MCP server `srv`: the server is gone: "), "{output:?}");
+    assert!(ended.duration_since(forgotten) < SOON, "{:?}", ended.duration_since(forgotten));
+}
+
+#[tokio::test]
 async fn fault_102_noise_on_the_output_is_skipped() {
     let (runtime, _servers) = with(hostile(&[])).await;
     for _ in 0..3 {
         assert_eq!(have(&runtime, json!({"what": "noise"})).await, "once", "not the second answer to the same id");
     }
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "한글 😀"})).await, "한글 😀");
+    let calls = received(&runtime).await.iter().filter(|line| *line == "tools/call:").count();
+    assert_eq!(calls, 5, "it is still the same process");
 }
 
 #[tokio::test]
@@ -221,6 +259,25 @@ async fn fault_104_collisions_are_named_after_their_servers_whatever_the_order()
     assert_eq!(sorted(names(&runtime).await), sorted(first), "the same names");
     assert_eq!(call(&runtime, "two__both", json!({})).await.content.text.to_string(), "called both");
     assert_eq!(call(&runtime, "mine", json!({})).await.content.text.to_string(), "ours");
+}
+
+#[tokio::test]
+async fn fault_104_names_that_could_look_like_others_are_refused_and_shown_with_what_is_hidden() {
+    let names = ["read", "re\u{200b}ad", "\u{440}ead", &"n".repeat(10_000), "", "a.b", "a/b", "read"].join(",");
+    let (runtime, servers) = with(hostile(&["named", &names])).await;
+    assert_eq!(offered(&runtime).await, ["do", "read"]);
+    let refused: Vec<(String, String)> =
+        servers.refused().iter().map(|refused| (refused.tool.to_string(), refused.reason.to_string())).collect();
+    let long = "n".repeat(64);
+    let expected = [
+        ("re\\u{200b}ad", "its name `re\\u{200b}ad` has the character U+200B"),
+        ("\\u{440}ead", "its name `\\u{440}ead` has the character U+0440"),
+        (&long, &format!("its name `{long}` has 10000 bytes; 1 to 64 are allowed")),
+        ("", "its name `` has 0 bytes; 1 to 64 are allowed"),
+        ("a.b", "another tool is `srv__a_b` as well"),
+        ("a/b", "another tool is `srv__a_b` as well"),
+    ];
+    assert_eq!(refused, expected.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())));
 }
 
 #[tokio::test]
@@ -325,7 +382,7 @@ async fn fault_107_hostile_schemas_are_refused_and_their_siblings_are_not() {
     let refused: HashSet<String> = servers.refused().iter().map(|refused| refused.tool.to_string()).collect();
     let expected = ["self_reference", "circle", "elsewhere", "wide", "no_object", "truth", "deep"].map(str::to_owned);
     assert!(expected.iter().all(|tool| refused.contains(tool)), "{refused:?}");
-    assert_eq!(refused.len(), expected.len() + 3, "and three by their names: {refused:?}");
+    assert_eq!(refused.len(), expected.len(), "{refused:?}");
     let reasons: Vec<String> = servers.refused().iter().map(ToString::to_string).collect();
     assert!(reasons.iter().all(|reason| reason.len() < 500), "{reasons:?}");
     assert_eq!(call(&runtime, "dots_are_fine", json!({})).await.content.text.to_string(), "called dots.are/fine");

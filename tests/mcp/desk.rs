@@ -12,6 +12,9 @@ use tokio::time::timeout;
 /// Within this everything must have happened; nothing waits for it to pass.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// Within a second what was asked of a server that is gone has failed; a busy machine gets as much again.
+pub(crate) const SOON: Duration = Duration::from_secs(2);
+
 /// The runtime.
 pub(crate) fn runtime() -> Runtime {
     let clerk = Agent::new("clerk", "Calls the tool that you name.");

@@ -46,9 +46,6 @@ def hostile_schemas():
     add("truth", schema=True)
     local = {"$defs": {"a": {"type": "string"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
     add("local_reference", schema=local)
-    add("re\u200bad")
-    add("\u0440ead")
-    add("n" * 10_000)
     add("dots.are/fine")
 
 
@@ -91,6 +88,8 @@ def act(request, arguments):
         raw(b"Server is ready!\nContent-Length: 99\r\n\r\n\xff\xfe\x00\n[]\n17\n{\"jsonrpc\":\n")
         for unknown in (987654, "abc", None):
             send({"id": unknown, "result": text("for nobody")})
+        for _ in range(3):
+            send({"id": None, "error": {"code": -32600, "message": "Invalid Request"}})
         send({"id": request["id"], "result": text("once")})
         return text("twice")
     if what == "long_line":
@@ -106,6 +105,9 @@ def act(request, arguments):
         add(arguments["tool"], arguments["description"])
         changed()
         return text("changed")
+    if what == "deaf":
+        deaf.append(1)
+        return text("what?")
     if what == "remove":
         tools.pop(arguments["tool"])
         changed()
@@ -137,6 +139,7 @@ def act(request, arguments):
 
 
 asked = []
+deaf = []
 answers = {}
 
 
@@ -156,6 +159,8 @@ def handle(message):
         capabilities = {"tools": {"listChanged": True}}
         send({"id": message["id"], "result": {
             "protocolVersion": message["params"]["protocolVersion"], "capabilities": capabilities, "serverInfo": info}})
+    elif message["method"] == "tools/list" and deaf:
+        deaf.pop()
     elif message["method"] == "tools/list":
         raw(b'{"jsonrpc":"2.0","id":' + str(message["id"]).encode() + b',"result":{"tools":' + listed().encode() + b"}}\n")
     elif message["method"] == "tools/call":
