@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::ready;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::DashMap;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ractor::{Actor as _, ActorCell, ActorRef, RpcReplyPort};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::DropGuard;
 
 use crate::agent::Agent;
@@ -29,7 +29,9 @@ use crate::turn::nearest;
 /// Who there is, and what they work with.
 pub(crate) struct Router {
     peers: DashMap<Name, Peer>,
-    scene: RwLock<Arc<Scene>>,
+    scene: watch::Sender<Arc<Scene>>,
+    /// Held by whoever makes another scene of the one there is.
+    changing: Mutex<()>,
     providers: HashMap<Name, Arc<dyn Provider>>,
     call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
     /// Above the scopes of all calls.
@@ -53,7 +55,8 @@ impl Router {
     ) -> Self {
         Self {
             peers: DashMap::new(),
-            scene: RwLock::new(Arc::new(Scene { roster: Arc::default(), tools: Arc::new(tools) })),
+            scene: watch::Sender::new(Arc::new(Scene { roster: Arc::default(), tools: Arc::new(tools) })),
+            changing: Mutex::default(),
             providers,
             call_ids: Mutex::new(call_ids),
             root,
@@ -85,7 +88,7 @@ impl Router {
 
     /// Adds peers, each with what the others are told of it. If a name is taken, nobody is added.
     pub(crate) fn join(&self, peers: Vec<(Name, Arc<str>, Peer)>) -> Result<(), Name> {
-        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
+        let (_changing, scene) = self.change();
         let mut names = HashSet::new();
         if let Some((taken, ..)) = peers.iter().find(|(name, ..)| scene.roster.contains(name) || !names.insert(name)) {
             return Err(Arc::clone(taken));
@@ -95,31 +98,46 @@ impl Router {
             self.peers.insert(Arc::clone(&name), peer);
             all.push((name, description));
         }
-        *scene = Arc::new(Scene { roster: Arc::new(Roster::new(all)), tools: Arc::clone(&scene.tools) });
+        self.set(Arc::new(Roster::new(all)), Arc::clone(&scene.tools));
         Ok(())
     }
 
     /// Takes a peer away; `false` if there is none of that name. Calls that it serves go on.
     pub(crate) fn leave(&self, name: &str) -> bool {
-        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
+        let (_changing, scene) = self.change();
         let is_gone = self.peers.remove(name).is_some();
         if is_gone {
             let rest = scene.roster.peers().iter().filter(|(peer, _)| **peer != *name).cloned().collect();
-            *scene = Arc::new(Scene { roster: Arc::new(Roster::new(rest)), tools: Arc::clone(&scene.tools) });
+            self.set(Arc::new(Roster::new(rest)), Arc::clone(&scene.tools));
         }
         is_gone
     }
 
     /// Changes the tools, for calls that begin from now on.
     pub(crate) fn change_tools<T, E>(&self, change: impl FnOnce(&Scene) -> Result<(Toolbox, T), E>) -> Result<T, E> {
-        let mut scene = self.scene.write().unwrap_or_else(PoisonError::into_inner);
+        let (_changing, scene) = self.change();
         let (tools, changed) = change(&scene)?;
-        *scene = Arc::new(Scene { roster: Arc::clone(&scene.roster), tools: Arc::new(tools) });
+        self.set(Arc::clone(&scene.roster), Arc::new(tools));
         Ok(changed)
     }
 
     pub(crate) fn scene(&self) -> Arc<Scene> {
-        Arc::clone(&self.scene.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.scene.borrow())
+    }
+
+    /// Sees every scene from now on.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn scenes(&self) -> watch::Receiver<Arc<Scene>> {
+        self.scene.subscribe()
+    }
+
+    /// The scene as it stays while the guard is held.
+    fn change(&self) -> (MutexGuard<'_, ()>, Arc<Scene>) {
+        (self.changing.lock().unwrap_or_else(PoisonError::into_inner), self.scene())
+    }
+
+    fn set(&self, roster: Arc<Roster>, tools: Arc<Toolbox>) {
+        self.scene.send_replace(Arc::new(Scene { roster, tools }));
     }
 
     pub(crate) fn root(&self) -> &Scope {
@@ -129,6 +147,12 @@ impl Router {
     /// The id of a call that has no parent.
     pub(crate) fn draw_call_id(&self) -> CallId {
         (self.call_ids.lock().unwrap_or_else(PoisonError::into_inner))()
+    }
+
+    /// Whether it is a user that answers under that name.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_user(&self, name: &str) -> bool {
+        self.peers.get(name).is_some_and(|peer| matches!(*peer, Peer::User(_)))
     }
 
     /// Whether a user may call by that name.

@@ -119,10 +119,10 @@ impl Runtime {
         })
     }
 
-    /// Who and what there is now.
+    /// Who and what there is, for those who serve it to others.
     #[cfg(feature = "mcp")]
-    pub(crate) fn scene(&self) -> Arc<crate::invocation::Scene> {
-        self.router.scene()
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
     }
 
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go

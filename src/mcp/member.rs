@@ -51,7 +51,7 @@ impl Member {
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let leaving = self.names();
         let names = {
-            let (ours, scene) = (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.scene());
+            let (ours, scene) = (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.router().scene());
             let theirs = scene.tools.specs().iter().map(|spec| &spec.name).filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {

@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 4] = [
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 9] = [
+const FOREIGN: [(&str, &[&str]); 12] = [
     ("ractor", &["invocation", "router", "runtime"]),
     ("tokio", &["scope", "invocation", "router", "user", "providers", "tools", "mcp"]),
     ("dashmap", &["router"]),
@@ -23,6 +23,9 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     ("jsonschema", &["schema"]),
     ("rmcp", &["mcp"]),
     ("axum", &["mcp/server"]),
+    ("hyper", &["mcp/server"]),
+    ("hyper_util", &["mcp/server"]),
+    ("subtle", &["mcp/server"]),
 ];
 
 /// Every source file but `lib.rs`, by its path without ending, with what it uses of this crate and of others.

@@ -1,0 +1,371 @@
+//! A runtime's agents as an MCP server: every agent one tool, its argument the message, its result the answer.
+//!
+//! A host is one more user of the runtime and calls through the same door as every user. Nothing here limits or
+//! changes a call; what a host withdraws, by a notification or by its end, is dropped.
+
+mod answer;
+mod http;
+mod line;
+mod names;
+mod sessions;
+mod steps;
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ToolListChangedNotification,
+};
+use rmcp::service::{
+    NotificationContext, Peer, QuitReason, RequestContext, ServerInitializeError, SubscriptionContext,
+    serve_server_with_ct,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::io::stdio_pipes;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use http::{BoundServer, HttpServer};
+
+use crate::error::{CallError, list};
+use crate::invocation::Scene;
+use crate::message::{Content, Name};
+use crate::prompt::Roster;
+use crate::runtime::Runtime;
+use crate::turn::nearest;
+use line::{End, Line};
+use steps::Steps;
+
+/// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or [`AgentServer::over`].
+///
+/// ```no_run
+/// # async fn example(runtime: agentouto::Runtime) -> Result<(), agentouto::mcp::ServeError> {
+/// agentouto::mcp::serve(&runtime).name("research-team").stdio().await
+/// # }
+/// ```
+///
+/// Each agent and each actor is a tool that takes a `message` and gives the answer:
+///
+/// - Its name is the agent's. A name that is not `[a-zA-Z0-9_-]{1,64}` keeps its letters, digits, `_` and `-` of ASCII, with
+///   one `_` for what is between them, or is `agent` where none is left, and gets `-` and eight hexadecimal digits that
+///   follow from the whole name. The `title` is always the agent's name.
+/// - Its description is what other agents are told: the role, or else the instructions.
+/// - Images, sounds and documents of an answer are content of these kinds, and addresses are links.
+/// - A call that fails is a result with `isError` and the error's text.
+/// - If the host asks for progress, every step of the call and of all calls below it is told, without what was said.
+/// - A call ends with everything below it when the host cancels it, when the host's session or connection ends, and
+///   when the server's future is dropped.
+/// - Hosts are told when somebody joins or leaves.
+#[derive(Clone)]
+#[must_use = "nothing is served until `stdio`, `http` or `over` is called"]
+pub struct AgentServer {
+    runtime: Runtime,
+    name: String,
+    user: Name,
+    agents: Option<Arc<[Name]>>,
+    default_message: Option<Arc<str>>,
+}
+
+/// The agents of a runtime as an MCP server.
+pub fn serve(runtime: &Runtime) -> AgentServer {
+    AgentServer {
+        runtime: runtime.clone(),
+        name: "agentouto".to_owned(),
+        user: "mcp".into(),
+        agents: None,
+        default_message: None,
+    }
+}
+
+impl AgentServer {
+    /// What the server calls itself. Default: `agentouto`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The user in whose name agents are called. Default: `mcp`.
+    pub fn user(mut self, name: impl Into<Name>) -> Self {
+        self.user = name.into();
+        self
+    }
+
+    /// Who is shown, in the order in which they joined the runtime; users that can be called may be among them. Whoever is not
+    /// there is left out until they join. Default: all agents and actors.
+    pub fn agents<N: Into<Name>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.agents = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// What an agent is asked when the host gives no message. Default: none, and such a call is refused.
+    pub fn default_message(mut self, message: impl Into<Arc<str>>) -> Self {
+        self.default_message = Some(message.into());
+        self
+    }
+
+    /// Serves one host on standard input and output, until the input ends or the future is dropped. The program must
+    /// write nothing else to standard output.
+    ///
+    /// # Errors
+    ///
+    /// When the host does not begin as the protocol says, or the connection breaks before it has begun.
+    pub async fn stdio(self) -> Result<(), ServeError> {
+        let (input, output) = stdio_pipes();
+        self.over(input, output).await
+    }
+
+    /// Serves one host on any stream of bytes, one JSON message a line, until the input ends or the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`AgentServer::stdio`].
+    pub async fn over<R, W>(self, input: R, output: W) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let transport = Line::new(AsyncRwTransport::new_server(input, output));
+        let stop = CancellationToken::new();
+        let _stops_when_dropped = stop.clone().drop_guard();
+        match Box::pin(serve_server_with_ct(self, transport, stop)).await {
+            Ok(session) => match session.waiting().await {
+                Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Session(error.to_string())),
+                Ok(_) => Ok(()),
+            },
+            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(ServeError::Session(error.to_string())),
+        }
+    }
+
+    /// Serves hosts over [streamable HTTP] at an address such as `127.0.0.1:8931`, under the path `/mcp`.
+    ///
+    /// [streamable HTTP]: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+    pub fn http(self, address: impl Into<String>) -> HttpServer {
+        HttpServer::new(self, address.into())
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let roster = &self.runtime.router().scene().roster;
+        let shown: Vec<_> = roster.peers().iter().filter(|(name, _)| self.shows(name)).collect();
+        let names = names::tool_names(shown.iter().map(|(name, _)| name));
+        let schema = Arc::new(self.schema());
+        let tool = |(tool, (name, description)): (String, &(Name, Arc<str>))| {
+            Tool::new(tool, description.as_ref().to_owned(), Arc::clone(&schema)).with_title(name.as_ref())
+        };
+        names.into_iter().zip(shown).map(tool).collect()
+    }
+
+    /// The agent behind a tool.
+    fn agent(&self, tool: &str) -> Option<Name> {
+        let roster = &self.runtime.router().scene().roster;
+        // Whoever has a name that is fit has it as a tool too.
+        if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
+            return Some(tool.into());
+        }
+        let shown: Vec<_> = roster.names().filter(|name| self.shows(name)).collect();
+        let place = names::tool_names(shown.iter().copied()).iter().position(|name| name == tool)?;
+        Some(Name::clone(shown[place]))
+    }
+
+    fn shows(&self, name: &str) -> bool {
+        match &self.agents {
+            Some(chosen) => chosen.iter().any(|chosen| **chosen == *name),
+            None => !self.runtime.router().is_user(name),
+        }
+    }
+
+    fn schema(&self) -> JsonObject {
+        let message =
+            json!({ "type": "string", "description": "What the agent is asked, in full. It knows nothing else." });
+        let required: &[&str] = if self.default_message.is_some() { &[] } else { &["message"] };
+        let schema = json!({ "type": "object", "properties": { "message": message }, "required": required });
+        match schema {
+            serde_json::Value::Object(schema) => schema,
+            _ => JsonObject::new(),
+        }
+    }
+
+    fn unknown(&self, tool: &str) -> ErrorData {
+        let names: Vec<Name> = self.tools().iter().map(|tool| Name::from(&*tool.name)).collect();
+        let known = list("tools", &nearest(tool, names.iter()), names.len());
+        ErrorData::invalid_params(format!("unknown tool `{tool}`; {known}"), None)
+    }
+
+    fn message(&self, arguments: Option<JsonObject>) -> Result<Arc<str>, String> {
+        let expected = r#"expected {"message": "what the agent is asked"}"#;
+        match (arguments.unwrap_or_default().remove("message"), &self.default_message) {
+            (Some(serde_json::Value::String(message)), _) => Ok(message.into()),
+            (None, Some(message)) => Ok(Arc::clone(message)),
+            (None, None) => Err(format!("missing required argument `message`; {expected}")),
+            (Some(other), _) => Err(format!("`message` is not a string but {other:.40}; {expected}")),
+        }
+    }
+
+    async fn call(&self, agent: Name, message: Arc<str>, progress: Option<Progress>) -> Result<Content, CallError> {
+        let user = self.runtime.user(Name::clone(&self.user));
+        let Some(mut progress) = progress else {
+            return user.caller().call_agent(agent, message).await;
+        };
+        let mut call = user.forward(agent, message);
+        while let Some(event) = call.next_event().await {
+            if let Some(step) = progress.steps.words(&event) {
+                progress.tell(step).await;
+            }
+        }
+        match call.await {
+            Ok(report) => Ok(Content { text: report.output, attachments: report.attachments }),
+            Err(failed) => Err(failed.error),
+        }
+    }
+}
+
+impl ServerHandler for AgentServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new(&self.name, env!("CARGO_PKG_VERSION")))
+            .with_instructions("Every tool is an agent: it is asked by a message, and answers when its work is done.")
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(agent) = self.agent(&request.name) else { return Err(self.unknown(&request.name)) };
+        let message = match self.message(request.arguments) {
+            Ok(message) => message,
+            Err(refusal) => return Ok(answer::failure(refusal).into()),
+        };
+        let progress = context.meta.get_progress_token().map(|token| Progress::new(context.peer.clone(), token));
+        // Whichever comes first, the other is dropped, and with a call all that is below it.
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Err(withdrawn()),
+            () = End::of(&context.extensions) => Err(withdrawn()),
+            answer = self.call(agent, message, progress) => Ok(answer::result(answer).into()),
+        }
+    }
+
+    /// Tells the host of whoever joins or leaves, to the end of its session.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut comings = Comings::to(&self.runtime);
+        let telling = async {
+            while comings.next().await {
+                let _ = context.peer.notify_tool_list_changed().await;
+            }
+        };
+        tokio::select! {
+            () = End::of(&context.extensions) => {}
+            () = telling => {}
+        }
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    /// The same for hosts of the protocol's revision 2026-07-28, which ask for it.
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut comings = Comings::to(&self.runtime);
+        let telling = async {
+            while comings.next().await {
+                let _ = subscription.sink().send(ToolListChangedNotification::default().into()).await;
+            }
+        };
+        tokio::select! {
+            () = subscription.cancelled() => {}
+            () = End::of(&subscription.request_context().extensions) => {}
+            () = telling => {}
+        }
+        Ok(())
+    }
+}
+
+/// Who joins a runtime, and who leaves it.
+struct Comings {
+    scenes: watch::Receiver<Arc<Scene>>,
+    known: Arc<Roster>,
+}
+
+impl Comings {
+    fn to(runtime: &Runtime) -> Self {
+        let mut scenes = runtime.router().scenes();
+        let known = Arc::clone(&scenes.borrow_and_update().roster);
+        Self { scenes, known }
+    }
+
+    /// Waits until somebody has joined or left; `false` when the runtime is gone.
+    async fn next(&mut self) -> bool {
+        let Self { scenes, known } = self;
+        let Ok(scene) = scenes.wait_for(|scene| !Arc::ptr_eq(&scene.roster, known)).await else { return false };
+        *known = Arc::clone(&scene.roster);
+        true
+    }
+}
+
+/// What becomes of a call that the host no longer waits for. Few will read it.
+fn withdrawn() -> ErrorData {
+    ErrorData::internal_error("the call was withdrawn", None)
+}
+
+/// Tells a host of a call's steps, which it counts.
+struct Progress {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    steps: Steps,
+    told: u32,
+}
+
+impl Progress {
+    fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
+        Self { peer, token, steps: Steps::default(), told: 0 }
+    }
+
+    /// Waits until it is sent, so that a host that reads slowly is not flooded. A host that is gone is not told.
+    async fn tell(&mut self, step: String) {
+        self.told += 1;
+        let progress = ProgressNotificationParam::new(self.token.clone(), f64::from(self.told)).with_message(step);
+        let _ = self.peer.notify_progress(progress).await;
+    }
+}
+
+/// Why a server cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address cannot be bound.
+    #[error("address `{address}`: {error}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The address can be reached from other machines, and whoever reaches it could call the agents.
+    #[error(
+        "address `{address}` can be reached from other machines; set a `bearer_token`, or bind a loopback address such as `127.0.0.1:8931`"
+    )]
+    Unguarded {
+        /// The address.
+        address: String,
+    },
+    /// The bearer token is empty or cannot stand in a header.
+    #[error("the bearer token must be one or more visible ASCII characters without spaces")]
+    Token,
+    /// The host did not begin a session as the protocol says.
+    #[error("the session failed: {0}")]
+    Session(String),
+}

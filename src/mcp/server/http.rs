@@ -1,0 +1,236 @@
+//! The agents over streamable HTTP: who may reach them, and how much and how long a request may take to be read.
+//!
+//! Nothing here knows of agents. A request that passes goes to the SDK, which checks its `Host` and `Origin`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use subtle::ConstantTimeEq as _;
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::sessions::Sessions;
+use super::{AgentServer, ServeError};
+
+const PATH: &str = "/mcp";
+/// The largest body of a request, in bytes.
+const MOST_BODY: usize = 1 << 20;
+/// How long a request's head may take, and a connection may stay without a request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a request's body may take.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// How many sessions there may be.
+const MOST_SESSIONS: usize = 1_000;
+/// How long a session that is not used is kept.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// An [`AgentServer`] over HTTP, to be bound to its address.
+///
+/// Whoever can reach the address can call the agents. So a loopback address is open to the programs of this machine,
+/// but not to web pages that its browsers show (`Origin` and `Host` are checked, as the protocol
+/// [demands](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning)), and any other
+/// needs a [bearer token](HttpServer::bearer_token); what encrypts the connection must stand in front.
+///
+/// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions.
+#[must_use = "nothing is served until it is bound"]
+pub struct HttpServer {
+    server: AgentServer,
+    address: String,
+    origins: Vec<String>,
+    hosts: Vec<String>,
+    token: Option<String>,
+    patience: Duration,
+}
+
+impl HttpServer {
+    pub(super) fn new(server: AgentServer, address: String) -> Self {
+        let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+        Self { server, address, origins: Vec::new(), hosts, token: None, patience: PATIENCE }
+    }
+
+    /// Web pages that may call, each by its scheme, host and port, such as `https://app.example.com:443`; `:*` is any port.
+    /// Default: none but pages of this very address. Requests that no page made, which have no `Origin`, are not concerned.
+    pub fn allowed_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
+        self.origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// Names by which the server may be addressed, besides `localhost` and the address itself, with or without a port.
+    pub fn allowed_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
+        self.hosts.extend(hosts.into_iter().map(Into::into));
+        self
+    }
+
+    /// What every request must show as `Authorization: Bearer …`. Default: nothing.
+    pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// How long a session is kept of which no request is answered and to which nobody listens; its calls are withdrawn
+    /// then. Default: 5 minutes.
+    pub fn session_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Binds the address.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be bound, can be reached from other machines and there is no token, or the token
+    /// could never be shown.
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
+            return Err(ServeError::Token);
+        }
+        let failed = |error| ServeError::Address { address: self.address.clone(), error };
+        let addresses: Vec<SocketAddr> = lookup_host(&self.address).await.map_err(failed)?.collect();
+        if self.token.is_none() && !addresses.iter().all(|address| address.ip().is_loopback()) {
+            return Err(ServeError::Unguarded { address: self.address });
+        }
+        let listener = TcpListener::bind(&addresses[..]).await.map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        let sessions = Arc::new(Sessions::new(MOST_SESSIONS, self.patience));
+        let stop = CancellationToken::new();
+        let config = self.config(local).with_cancellation_token(stop.clone());
+        let server = self.server;
+        let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
+        let gate = Arc::new(Gate { token: self.token.map(|token| format!("Bearer {token}")) });
+        let routes = Router::new().route_service(PATH, service).layer(from_fn_with_state(gate, pass));
+        Ok(BoundServer { listener, local, routes, sessions, stop })
+    }
+
+    fn config(&self, local: SocketAddr) -> StreamableHttpServerConfig {
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{}", local.port()));
+        let hosts = self.hosts.iter().cloned().chain((!local.ip().is_unspecified()).then(|| local.ip().to_string()));
+        StreamableHttpServerConfig::default()
+            .with_allowed_origins(self.origins.iter().cloned().chain(own))
+            .enforce_origin_validation()
+            .with_allowed_hosts(hosts)
+            .with_max_request_body_bytes(MOST_BODY)
+    }
+}
+
+/// An [`AgentServer`] that is bound to an address. Hosts may connect; they are answered when it is [served](BoundServer::serve).
+#[must_use = "nobody is answered until it is served"]
+pub struct BoundServer {
+    listener: TcpListener,
+    local: SocketAddr,
+    routes: Router,
+    sessions: Arc<Sessions>,
+    stop: CancellationToken,
+}
+
+impl BoundServer {
+    /// The address, with the port that was chosen where none was given.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Where hosts on this machine find it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.local)
+    }
+
+    /// Serves until the future is dropped, which closes all connections and withdraws all calls. It does not end by
+    /// itself.
+    pub async fn serve(self) {
+        let _stops_when_dropped = self.stop.drop_guard();
+        let mut connections = JoinSet::new();
+        let mut cleaning = std::pin::pin!(self.sessions.close_abandoned());
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => { connections.spawn(attend(stream, self.routes.clone())); }
+                    Err(error) => {
+                        // Such as too many open files: it passes.
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                },
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                () = &mut cleaning => {}
+            }
+        }
+    }
+}
+
+async fn attend(stream: TcpStream, routes: Router) {
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    if let Err(error) = serving.await {
+        tracing::debug!(%error, "a connection failed");
+    }
+}
+
+/// What a request must show to pass.
+struct Gate {
+    /// The whole value of the header.
+    token: Option<String>,
+}
+
+impl Gate {
+    /// Takes the same time for every token of the right length.
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_none_or(|token| {
+            let shown = headers.get(AUTHORIZATION).map_or(&[][..], |shown| shown.as_bytes());
+            bool::from(shown.ct_eq(token.as_bytes()))
+        })
+    }
+}
+
+async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    if !gate.admits(request.headers()) {
+        let demand = [(WWW_AUTHENTICATE, "Bearer")];
+        return (StatusCode::UNAUTHORIZED, demand, "a valid `Authorization: Bearer` header is needed").into_response();
+    }
+    let (head, body) = request.into_parts();
+    let ends = head.method == Method::DELETE;
+    let body = match timeout(BODY_TIME, to_bytes(body, MOST_BODY)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "a request may have 1 MiB").into_response(),
+        Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the request's body took too long").into_response(),
+    };
+    let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let response = next.run(Request::from_parts(head, Body::from(body.clone()))).await;
+    match response.status() {
+        // What the SDK says of JSON that is no message.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => malformed(&body),
+        // What the SDK says of a session that has ended, which hosts take for a failure.
+        StatusCode::ACCEPTED if ends => StatusCode::NO_CONTENT.into_response(),
+        _ => response,
+    }
+}
+
+/// The error object that [JSON-RPC](https://www.jsonrpc.org/specification#error_object) has for a body that is not a message.
+fn malformed(body: &Bytes) -> Response {
+    let (code, message) = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+        Ok(_) => (-32600, "invalid request: the body is not one JSON-RPC message"),
+        Err(_) => (-32700, "parse error: the body is not JSON"),
+    };
+    let error = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } });
+    (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], error.to_string()).into_response()
+}

@@ -1,0 +1,69 @@
+//! The line to a host: a transport that lets the calls made over it know when it is cut.
+//!
+//! The SDK goes on for some seconds with what was asked over a line that has ended; nobody would read the answers.
+
+use rmcp::RoleServer;
+use rmcp::model::{Extensions, GetExtensions as _, JsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A transport whose messages carry its [`End`].
+pub(super) struct Line<T> {
+    transport: T,
+    end: End,
+    _ends_when_dropped: DropGuard,
+}
+
+/// The end of the line that a message came over.
+#[derive(Clone)]
+pub(super) struct End(CancellationToken);
+
+impl End {
+    /// Waits for the end of the line that the message with these extensions came over. Never ends for one that came by
+    /// itself, without a line.
+    pub(super) async fn of(extensions: &Extensions) {
+        match extensions.get::<Self>() {
+            Some(Self(end)) => end.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl<T> Line<T> {
+    pub(super) fn new(transport: T) -> Self {
+        let end = CancellationToken::new();
+        Self { transport, end: End(end.clone()), _ends_when_dropped: end.drop_guard() }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Line<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let mut message = self.transport.receive().await;
+        match &mut message {
+            Some(JsonRpcMessage::Request(request)) => {
+                request.request.extensions_mut().insert(self.end.clone());
+            }
+            Some(JsonRpcMessage::Notification(notification)) => {
+                notification.notification.extensions_mut().insert(self.end.clone());
+            }
+            Some(_) => {}
+            None => self.end.0.cancel(),
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.end.0.cancel();
+        self.transport.close().await
+    }
+}

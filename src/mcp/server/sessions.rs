@@ -1,0 +1,168 @@
+//! The sessions of hosts over HTTP: at most so many, and none that its host has abandoned.
+//!
+//! A session is in use while a request of it is answered or its host listens; the SDK's own idle time would end it
+//! in the middle of a call of which nothing is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use tokio::time::{Instant, sleep};
+
+use super::line::Line;
+
+/// The sessions that are open.
+pub(super) struct Sessions {
+    open: LocalSessionManager,
+    uses: Uses,
+    most: usize,
+    patience: Duration,
+}
+
+/// How each open session is used.
+type Uses = Arc<Mutex<HashMap<SessionId, Use>>>;
+
+struct Use {
+    /// How many streams of it are open.
+    streams: usize,
+    /// When it was last used, if no stream is open.
+    last: Instant,
+}
+
+impl Sessions {
+    /// At most `most` sessions, each closed when it has not been used for `patience`.
+    pub(super) fn new(most: usize, patience: Duration) -> Self {
+        let mut open = LocalSessionManager::default();
+        open.session_config.keep_alive = None;
+        Self { open, uses: Uses::default(), most, patience }
+    }
+
+    /// Closes sessions that are abandoned, for as long as it is awaited.
+    pub(super) async fn close_abandoned(&self) {
+        loop {
+            sleep(self.patience / 4).await;
+            let is_abandoned = |usage: &Use| usage.streams == 0 && usage.last.elapsed() >= self.patience;
+            let abandoned: Vec<_> =
+                lock(&self.uses).iter().filter(|(_, usage)| is_abandoned(usage)).map(|(id, _)| id.clone()).collect();
+            for id in abandoned {
+                tracing::info!(%id, "session abandoned");
+                let _ = self.close_session(&id).await;
+            }
+        }
+    }
+
+    /// Marks the session as used until the value is dropped.
+    fn using(&self, id: &SessionId) -> Using {
+        change(&self.uses, id, |usage| usage.streams += 1);
+        Using { id: id.clone(), uses: Arc::clone(&self.uses) }
+    }
+}
+
+struct Using {
+    id: SessionId,
+    uses: Uses,
+}
+
+impl Using {
+    /// The stream, with the session in use while it is read.
+    fn during<S>(self, stream: S) -> impl Stream<Item = ServerSseMessage> + Send + Sync + use<S>
+    where
+        S: Stream<Item = ServerSseMessage> + Send + Sync,
+    {
+        stream.inspect(move |_| {
+            let _ = &self;
+        })
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        change(&self.uses, &self.id, |usage| usage.streams -= 1);
+    }
+}
+
+fn lock(uses: &Uses) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+    uses.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn change(uses: &Uses, id: &SessionId, change: impl FnOnce(&mut Use)) {
+    if let Some(usage) = lock(uses).get_mut(id) {
+        change(usage);
+        usage.last = Instant::now();
+    }
+}
+
+/// Why a session could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("there are {0} sessions already, which is the most that this server keeps")]
+    TooMany(usize),
+    #[error(transparent)]
+    Local(#[from] LocalSessionManagerError),
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionError;
+    type Transport = Line<<LocalSessionManager as SessionManager>::Transport>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
+        if lock(&self.uses).len() >= self.most {
+            return Err(SessionError::TooMany(self.most));
+        }
+        let (id, transport) = self.open.create_session().await?;
+        lock(&self.uses).insert(id.clone(), Use { streams: 0, last: Instant::now() });
+        Ok((id, Line::new(transport)))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        Ok(self.open.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
+        Ok(self.open.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        lock(&self.uses).remove(id);
+        Ok(self.open.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let using = self.using(id);
+        Ok(using.during(self.open.create_stream(id, message).await?))
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
+        let _using = self.using(id);
+        Ok(self.open.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let using = self.using(id);
+        Ok(using.during(self.open.create_standalone_stream(id).await?))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let using = self.using(id);
+        Ok(using.during(self.open.resume(id, last_event_id).await?))
+    }
+}
