@@ -53,7 +53,7 @@ mod provider;
 pub mod providers;
 mod router;
 mod runtime;
-#[cfg(feature = "prompt_tools")]
+#[cfg(any(feature = "mcp", feature = "prompt_tools"))]
 mod schema;
 mod scope;
 mod span;
@@ -72,7 +72,7 @@ pub use futures_util::future::BoxFuture;
 pub use message::{
     Answerer, Attachment, AttachmentKind, AttachmentSource, CallId, Caller, Content, Forward, Name, Return,
 };
-pub use provider::{Delta, Growth, Provider, Reply, Request, StopReason, Usage};
+pub use provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
 pub use router::{Incoming, ReplyPort};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use scope::Events;

@@ -203,57 +203,47 @@ pub enum Delta {
 
 /// Shows a growing reply to whoever observes the call.
 pub struct Growth<'a> {
-    observer: Observer<'a>,
+    observer: Option<&'a mut dyn Observer>,
     usage: Option<Usage>,
 }
 
-enum Observer<'a> {
-    Nobody,
-    Somebody(&'a mut (dyn FnMut(Delta) + Send)),
-    #[cfg(feature = "prompt_tools")]
-    Provider(&'a mut dyn Relay),
+/// Whoever sees a reply grow: a closure that takes each [`Delta`], or a provider that shows what another one shows.
+pub trait Observer: Send {
+    /// One more piece of the reply.
+    fn delta(&mut self, delta: Delta);
+
+    /// What the reply has cost so far, see [`Growth::usage_so_far`]. Default: nobody wants to know.
+    fn usage_so_far(&mut self, _usage: Usage) {}
 }
 
-/// A provider that shows what another one shows in another form.
-#[cfg(feature = "prompt_tools")]
-pub(crate) trait Relay: Send {
-    /// Another piece of the reply.
-    fn delta(&mut self, delta: Delta);
-    /// What the reply has cost so far.
-    fn usage_so_far(&mut self, usage: Usage);
+impl<F: FnMut(Delta) + Send> Observer for F {
+    fn delta(&mut self, delta: Delta) {
+        self(delta);
+    }
 }
 
 impl<'a> Growth<'a> {
     /// Shows the pieces to `observer`.
-    pub fn shown_to(observer: &'a mut (dyn FnMut(Delta) + Send)) -> Self {
-        Self { observer: Observer::Somebody(observer), usage: None }
-    }
-
-    /// Shows the pieces through a provider around the one that replies.
-    #[cfg(feature = "prompt_tools")]
-    pub(crate) fn through(relay: &'a mut dyn Relay) -> Self {
-        Self { observer: Observer::Provider(relay), usage: None }
+    pub fn shown_to(observer: &'a mut dyn Observer) -> Self {
+        Self { observer: Some(observer), usage: None }
     }
 
     /// Shows the pieces to nobody.
     #[must_use]
     pub fn unobserved() -> Self {
-        Self { observer: Observer::Nobody, usage: None }
+        Self { observer: None, usage: None }
     }
 
     /// Whether anybody looks on. If not, a reply may as well come in one piece.
     #[must_use]
     pub fn is_observed(&self) -> bool {
-        !matches!(self.observer, Observer::Nobody)
+        self.observer.is_some()
     }
 
     /// Shows one more piece of the reply.
     pub fn delta(&mut self, delta: Delta) {
-        match &mut self.observer {
-            Observer::Nobody => {}
-            Observer::Somebody(observer) => observer(delta),
-            #[cfg(feature = "prompt_tools")]
-            Observer::Provider(relay) => relay.delta(delta),
+        if let Some(observer) = &mut self.observer {
+            observer.delta(delta);
         }
     }
 
@@ -261,9 +251,8 @@ impl<'a> Growth<'a> {
     /// the reply is whole. Each figure takes the place of the one before.
     pub fn usage_so_far(&mut self, usage: Usage) {
         self.usage = Some(usage);
-        #[cfg(feature = "prompt_tools")]
-        if let Observer::Provider(relay) = &mut self.observer {
-            relay.usage_so_far(usage);
+        if let Some(observer) = &mut self.observer {
+            observer.usage_so_far(usage);
         }
     }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::{guard, names};
+use super::names;
+use crate::schema::guard;
 
 /// The longest description, in bytes.
 const LONGEST_DESCRIPTION: usize = 64 * 1024;

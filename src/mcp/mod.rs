@@ -51,7 +51,6 @@ mod connections;
 mod definition;
 mod error;
 mod file;
-mod guard;
 mod lines;
 mod link;
 mod member;

@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 4] = [
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 12] = [
+const FOREIGN: [(&str, &[&str]); 14] = [
     ("ractor", &["invocation", "router", "runtime"]),
     ("tokio", &["scope", "invocation", "router", "user", "providers", "tools", "mcp"]),
     ("dashmap", &["router"]),
@@ -25,6 +25,8 @@ const FOREIGN: [(&str, &[&str]); 12] = [
     ("axum", &["mcp/server"]),
     ("hyper", &["mcp/server"]),
     ("hyper_util", &["mcp/server"]),
+    ("process_wrap", &["mcp/child"]),
+    ("sha2", &["mcp/definition"]),
     ("subtle", &["mcp/server"]),
 ];
 
@@ -100,7 +102,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_900, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 2_950, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

@@ -317,43 +317,6 @@ async fn two_of_the_same_server_have_every_tool_twice_by_their_names() {
     until_offered(&runtime, &[]).await;
 }
 
-/// The suite of the protocol's makers, which has [`the_client_of_the_suite`] face a server for every scenario.
-#[tokio::test]
-async fn the_conformance_suite_passes() {
-    if !are_wanted() {
-        return;
-    }
-    let script = installed("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-    let us = std::env::current_exe().unwrap();
-    let us = format!("{} --ignored --nocapture --exact client::the_client_of_the_suite", us.display());
-    let (before, since) = ("2025-11-25", "2026-07-28");
-    let scenarios = [("initialize", before), ("tools_call", before), ("sse-retry", before), ("tools_call", since)];
-    for (scenario, version) in scenarios {
-        let mut suite = Command::new(installed("node_modules/node/bin/node"));
-        suite.arg(&script).args(["client", "--command", &us, "--scenario", scenario]);
-        suite.args(["--spec-version", version, "-o"]).arg(folder(&format!("conformance-{scenario}-{version}")));
-        let output = timeout(2 * LIMIT, suite.kill_on_drop(true).output()).await.expect("the suite ends").unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{scenario} of {version}: {said}");
-    }
-}
-
-/// Calls every tool of the server at the address that is the last argument.
-#[tokio::test]
-#[ignore = "the conformance suite starts it"]
-async fn the_client_of_the_suite() {
-    let (runtime, servers) = with(Server::http(std::env::args().next_back().unwrap())).await;
-    for tool in servers.tools() {
-        let parameters = tool.parameters["properties"].as_object().cloned().unwrap_or_default();
-        let value = |schema: &Value| if schema["type"] == "number" { json!(5) } else { json!("word") };
-        let arguments: serde_json::Map<_, _> =
-            parameters.iter().map(|(name, schema)| (name.clone(), value(schema))).collect();
-        let output = call(&runtime, &tool.tool, arguments.into()).await;
-        assert!(!output.is_error, "{output:?}");
-    }
-    servers.close().await;
-}
-
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn fault_112_a_server_behind_npx_ends_with_all_that_npx_started() {

@@ -51,7 +51,7 @@ pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{Delta, Growth, Provider, Relay, Reply, Request, StopReason, Usage};
+use crate::provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
 use crate::tool::{ToolCall, ToolSpec};
 use toolset::Toolset;
 use transcript::Transcript;
@@ -173,7 +173,7 @@ impl<P: Provider> PromptTools<P> {
             true => {
                 let mut showing =
                     Showing { growth, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
-                let reply = self.inner.reply(asked, &mut Growth::through(&mut showing)).await;
+                let reply = self.inner.reply(asked, &mut Growth::shown_to(&mut showing)).await;
                 showing.end();
                 reply
             }
@@ -296,7 +296,7 @@ impl Showing<'_, '_> {
     }
 }
 
-impl Relay for Showing<'_, '_> {
+impl Observer for Showing<'_, '_> {
     fn delta(&mut self, delta: Delta) {
         match delta {
             Delta::Text(piece) => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 /// The deepest nesting.
-pub(super) const DEEPEST: usize = 64;
+const DEEPEST: usize = 64;
 /// The most values in a schema.
 const MOST_VALUES: usize = 20_000;
 /// The most values once every reference is replaced by what it refers to.
@@ -15,7 +15,7 @@ const MOST_REFERENCES: usize = 500;
 
 /// Says why a schema is refused: too deep, too large, of no object, with references to elsewhere, to nothing, or in a
 /// circle.
-pub(super) fn check(schema: &Map<String, Value>) -> Result<(), String> {
+pub(crate) fn check(schema: &Map<String, Value>) -> Result<(), String> {
     match schema.get("type") {
         None => {}
         Some(Value::String(kind)) if kind == "object" => {}
