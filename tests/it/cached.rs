@@ -15,7 +15,8 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use crate::team::{gate, team};
+use crate::gate::gate;
+use crate::team::team;
 
 /// A tool that takes 100 ms, and counts how often it runs. What it does then is told by which run it is, from 1.
 struct Work<F> {

@@ -13,7 +13,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use crate::team::{gate, path, team};
+use crate::gate::gate;
+use crate::team::{path, team};
 
 /// A model whose agent `a` calls `b`, who opens the gate.
 fn two_levels() -> Scripted {

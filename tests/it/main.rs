@@ -7,6 +7,7 @@ mod cassettes;
 mod chaos;
 mod encoding;
 mod faults;
+mod gate;
 mod google;
 mod multiplexing;
 mod observers;

@@ -46,7 +46,7 @@ pub(crate) async fn begin(client: &Client, url: &str) -> String {
 
 #[tokio::test]
 async fn pages_of_other_origins_and_other_names_of_the_host_are_not_let_in() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let server = mcp::serve(&runtime).http("127.0.0.1:0").allowed_origins(["https://app.example.com:443"]);
     let bound = server.allowed_hosts(["team.example.com"]).bind().await.unwrap();
     let (url, port) = (bound.url(), bound.local_addr().port());
@@ -73,7 +73,7 @@ async fn pages_of_other_origins_and_other_names_of_the_host_are_not_let_in() {
 
 #[tokio::test]
 async fn without_the_token_nobody_is_let_in() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let bound = mcp::serve(&runtime).http("127.0.0.1:0").bearer_token("s3cret-token").bind().await.unwrap();
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());
@@ -96,7 +96,7 @@ async fn without_the_token_nobody_is_let_in() {
 
 #[tokio::test]
 async fn an_address_that_others_can_reach_is_refused_without_a_token() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let open = mcp::serve(&runtime).http("0.0.0.0:0").bind().await;
     let Err(error @ ServeError::Unguarded { .. }) = open.map(drop) else { panic!("it must not be bound") };
     assert_eq!(
@@ -115,7 +115,7 @@ async fn an_address_that_others_can_reach_is_refused_without_a_token() {
 
 #[tokio::test]
 async fn a_request_that_cannot_be_read_gets_an_error_and_the_next_one_is_served() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());
@@ -162,7 +162,7 @@ async fn a_request_that_cannot_be_read_gets_an_error_and_the_next_one_is_served(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_not_finished_in_time_is_given_up() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
     let address = bound.local_addr();
     let serving = tokio::spawn(bound.serve());
@@ -181,7 +181,7 @@ async fn a_request_that_is_not_finished_in_time_is_given_up() {
 
 #[tokio::test]
 async fn there_are_only_so_many_sessions_and_one_that_ends_makes_room() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());

@@ -10,9 +10,9 @@ mod team;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (runtime, mut signals) = team::team();
+    let (runtime, mut keeper) = team::team();
     tokio::spawn(async move {
-        while let Some(signal) = signals.recv().await {
+        while let Some(signal) = keeper.0.recv().await {
             eprintln!("{signal}");
         }
     });

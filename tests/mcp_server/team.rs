@@ -6,11 +6,17 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Arguments, Attachment, AttachmentKind, BoxFuture, CallError, Content, Forward, ProviderError,
-    ProviderErrorKind, Reply, Runtime, Tool, ToolContext, ToolError, ToolSpec,
+    Agent, Attachment, AttachmentKind, CallError, Content, Forward, ProviderError, ProviderErrorKind, Reply, Runtime,
 };
 use serde_json::json;
-use tokio::sync::{Barrier, mpsc};
+use tokio::sync::Barrier;
+
+#[allow(dead_code, reason = "each of two programs uses a part")]
+#[path = "../it/gate.rs"]
+mod gate;
+
+pub(crate) use gate::Keeper;
+use gate::gate;
 
 /// How many calls a meeting takes.
 pub(crate) const CROWD: usize = 100;
@@ -20,13 +26,10 @@ pub(crate) const CROWD: usize = 100;
 pub(crate) const SHOWN: [&str; 8] =
     ["researcher", "writer", "waiter", "broken", "attendee", "작가", "recruiter", "newcomer"];
 
-/// What the gate says: `started` and `dropped`.
-pub(crate) type Signals = mpsc::UnboundedReceiver<&'static str>;
-
 /// A researcher who calls a writer, one who waits for ever at a gate, one whose model is out of order, one whose meeting begins
 /// when a hundred have come, one who is slow, one whose name is Korean, a painter, and a person.
-pub(crate) fn team() -> (Runtime, Signals) {
-    let (signal, signals) = mpsc::unbounded_channel();
+pub(crate) fn team() -> (Runtime, Keeper) {
+    let (gate, keeper) = gate();
     let broken = ProviderError::new(ProviderErrorKind::Overloaded, "the model is out of order");
     let script = Scripted::new()
         .replies_to_any("researcher", [Reply::call_agent("writer", "Write it."), Reply::finish("A report.")])
@@ -54,34 +57,8 @@ pub(crate) fn team() -> (Runtime, Signals) {
             Ok::<_, CallError>(Content::from("A picture:").attach(picture))
         })
         .tool(meeting)
-        .tool(Gate(signal))
+        .tool(gate)
         .build()
         .unwrap();
-    (runtime, signals)
-}
-
-/// A tool that says `started`, never ends, and says `dropped` when it is.
-struct Gate(mpsc::UnboundedSender<&'static str>);
-
-impl Tool for Gate {
-    fn spec(&self) -> ToolSpec {
-        let parameters = json!({"type": "object", "properties": {}});
-        ToolSpec { name: "gate".into(), description: "Waits.".into(), parameters }
-    }
-
-    fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
-        Box::pin(async {
-            let _passing = Passing(self.0.clone());
-            let _ = self.0.send("started");
-            std::future::pending().await
-        })
-    }
-}
-
-struct Passing(mpsc::UnboundedSender<&'static str>);
-
-impl Drop for Passing {
-    fn drop(&mut self) {
-        let _ = self.0.send("dropped");
-    }
+    (runtime, keeper)
 }

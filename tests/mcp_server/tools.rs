@@ -9,7 +9,7 @@ use crate::team::{CROWD, team};
 
 #[tokio::test]
 async fn every_agent_is_a_tool_and_a_person_only_if_they_are_chosen() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let (session, _serving) = host().0.over_pipe(mcp::serve(&runtime).name("the-team")).await;
     assert_eq!(session.peer_info().unwrap().server_info.as_ref().unwrap().name, "the-team");
     let tools = session.list_all_tools().await.unwrap();
@@ -33,7 +33,7 @@ async fn every_agent_is_a_tool_and_a_person_only_if_they_are_chosen() {
 
 #[tokio::test]
 async fn an_answer_is_content_and_a_failure_is_an_error_that_the_model_reads() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let server = mcp::serve(&runtime).agents(["writer", "painter", "broken"]);
     let (session, _serving) = host().0.over_pipe(server).await;
     let picture = call(&session, "painter", json!({ "message": "A cat." })).await.unwrap();
@@ -64,7 +64,7 @@ async fn an_answer_is_content_and_a_failure_is_an_error_that_the_model_reads() {
 
 #[tokio::test]
 async fn an_agent_may_be_called_without_a_message_where_there_is_a_default() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let (session, _serving) = host().0.over_pipe(mcp::serve(&runtime).default_message("Begin.")).await;
     assert_eq!(session.list_all_tools().await.unwrap()[0].input_schema["required"], json!([]));
     let answer = call(&session, "writer", json!({})).await.unwrap();
@@ -73,7 +73,7 @@ async fn an_agent_may_be_called_without_a_message_where_there_is_a_default() {
 
 #[tokio::test]
 async fn every_step_of_the_whole_tree_is_told_in_order() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let (host, _) = host();
     let (session, _serving) = host.clone().over_pipe(mcp::serve(&runtime).user("claude")).await;
     assert_eq!(ask(&session, "researcher").await, "A report.");
@@ -103,7 +103,7 @@ async fn every_step_of_the_whole_tree_is_told_in_order() {
 
 #[tokio::test]
 async fn a_hundred_calls_of_one_session_go_on_at_once() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let (session, _serving) = host().0.over_pipe(mcp::serve(&runtime)).await;
     // Their meeting begins when all of them have come.
     let calls = (0..CROWD).map(|_| ask(&session, "attendee"));
@@ -112,7 +112,7 @@ async fn a_hundred_calls_of_one_session_go_on_at_once() {
 
 #[tokio::test]
 async fn a_host_is_told_when_somebody_joins_or_leaves() {
-    let (runtime, _signals) = team();
+    let (runtime, _keeper) = team();
     let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());
