@@ -312,7 +312,10 @@ async fn persist(
 ) -> Result<Content, ToolError> {
     for pause in PAUSES {
         match run(tool, arguments, context.clone()).await {
-            Err(error) if error.kind == ToolErrorKind::Network => tokio::time::sleep(pause).await,
+            Err(error) if error.kind == ToolErrorKind::Network => {
+                tracing::info!(tool = &*call.name, ?pause, "a tool whose network failed is run again");
+                tokio::time::sleep(pause).await;
+            }
             result => return result,
         }
         // They were read once, so they can be read again.

@@ -11,7 +11,7 @@
 //!
 //! | floor | what | files |
 //! |---|---|---|
-//! | 3 | the outside | [`providers`], [`tools`], `mcp` |
+//! | 3 | the outside | `schema` (of tools that strangers wrote), [`providers`], [`tools`], `mcp` |
 //! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `message`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
