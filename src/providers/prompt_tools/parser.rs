@@ -259,9 +259,8 @@ impl Parser {
             self.has_text = true;
         }
         self.blank.push_str(&text[visible.len()..]);
-        if self.blank.len() > PIECE && self.tentative.is_none() {
-            shown.push_str(&self.blank);
-            self.blank.clear();
+        while self.blank.len() > PIECE && self.tentative.is_none() {
+            shown.extend(self.blank.drain(..self.blank.floor_char_boundary(PIECE)));
         }
         match text.rfind('\n') {
             Some(end) => {
@@ -288,11 +287,11 @@ impl Parser {
             Opens::Call | Opens::Function => self.opening(rest, opens, is_whole, shown),
             Opens::Stray if has_calls => Some(tag.len()),
             Opens::Wrapper => {
-                let inner = rest[tag.len()..].trim_start();
+                let inner = head(&rest[tag.len()..]).trim_start();
                 let is_around = inner.starts_with(CALL) || inner.starts_with('{') || inner.starts_with('[');
                 match is_around {
                     true => Some(tag.len()),
-                    false if !is_whole && CALL.starts_with(inner) && rest.len() < LONGEST_HEAD => None,
+                    false if !is_whole && CALL.starts_with(inner) && rest.len() - tag.len() < LONGEST_HEAD => None,
                     false => Some(self.show(rest, 1, shown)),
                 }
             }
@@ -321,9 +320,8 @@ impl Parser {
 
     /// An opening tag of a call: it is one if what follows looks like one, and else merely mentioned.
     fn opening(&mut self, rest: &str, opens: Opens, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let head = &rest[..rest.floor_char_boundary(LONGEST_HEAD)];
-        let is_final = is_whole || head.len() < rest.len();
-        let found = head.bytes().skip(self.seen.max(1)).position(|byte| matches!(byte, b'<' | b'>'));
+        let is_final = is_whole || head(rest).len() < rest.len();
+        let found = head(rest).bytes().skip(self.seen.max(1)).position(|byte| matches!(byte, b'<' | b'>'));
         let end = match found.map(|place| self.seen.max(1) + place) {
             Some(end) if rest.as_bytes()[end] == b'>' => end + 1,
             Some(_) => return Some(self.show(rest, 1, shown)),
@@ -333,7 +331,7 @@ impl Parser {
                 return None;
             }
         };
-        let (tag, inside) = (&rest[..end], rest[end..].trim_start());
+        let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
             self.commit();
             let arguments = call::attribute(tag, "arguments").unwrap_or_default();
@@ -375,7 +373,7 @@ impl Parser {
 
     /// JSON where no text stands before it.
     fn json(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        match json_looks(rest, is_whole) {
+        match json_looks(head(rest), is_whole) {
             Looks::LikeACall => {
                 self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0) };
                 self.call(Form::Json, 0, rest, is_whole, shown)
@@ -388,18 +386,18 @@ impl Parser {
     /// A call whose text begins at `body`.
     fn call(&mut self, form: Form, body: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let State::Call { scan, .. } = &mut self.state else { return None };
+        let (within, is_long) = (&rest[..rest.floor_char_boundary(LONGEST_CALL)], rest.len() > LONGEST_CALL);
         let end = match form {
-            Form::Tagged => scan.tagged(rest, "</tool_call>", is_whole),
-            Form::Function => scan.tagged(rest, "</function>", is_whole),
-            Form::Mistral | Form::Json => scan.value(rest),
+            Form::Tagged => scan.tagged(within, "</tool_call>", is_whole && !is_long),
+            Form::Function => scan.tagged(within, "</function>", is_whole && !is_long),
+            Form::Mistral | Form::Json => scan.value(within),
         };
-        let (end, next) = match end {
-            End::Found { body, next } => (body, next),
-            End::Open if is_whole || rest.len() > LONGEST_CALL => (rest.len(), rest.len()),
+        let (end, next, is_cut) = match end {
+            End::Found { body, next } => (body, next, false),
+            End::Open if is_long || is_whole => (within.len(), within.len(), is_long),
             End::Open => return None,
         };
         self.state = State::Text;
-        let is_cut = end == rest.len() && !is_whole && rest.len() > LONGEST_CALL;
         if form == Form::Json {
             let written = &rest[..end];
             return Some(match !is_cut && call::is_meant(written, &self.tools) {
@@ -459,8 +457,8 @@ impl Parser {
         let mark = rest.as_bytes()[0];
         let counted = rest.bytes().skip(self.seen).position(|byte| byte != mark);
         let length = match counted {
-            Some(more) => self.seen + more,
-            None if is_whole || rest.len() > PIECE => rest.len(),
+            Some(more) => PIECE.min(self.seen + more),
+            None if is_whole || rest.len() >= PIECE => PIECE.min(rest.len()),
             None => {
                 self.seen = rest.len();
                 return None;
@@ -492,7 +490,7 @@ impl Parser {
                 return Some(taken);
             }
         };
-        let inside = rest[body..].trim_start();
+        let inside = head(&rest[body..]).trim_start();
         let may_begin = |tag: &str| inside.starts_with(tag) || tag.starts_with(inside) && !is_whole;
         let looks = match inside.bytes().next() {
             Some(b'{') => json_looks(inside, is_whole),
@@ -522,11 +520,11 @@ impl Parser {
     /// A fence that may hold calls. It is read when it is complete.
     fn held(&mut self, fence: Fence, body: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let mut line = self.seen;
-        let (end, next) = loop {
+        let (end, next, known) = loop {
             let Some(length) = rest[line..].find('\n') else {
                 if is_whole {
                     let end = if fence.closes(&rest[line..]) { line } else { rest.len() };
-                    break (end, rest.len());
+                    break (end, rest.len(), rest.len());
                 }
                 self.seen = line;
                 if rest.len() <= LONGEST_CALL {
@@ -536,11 +534,14 @@ impl Parser {
                 return Some(self.show(rest, line, shown));
             };
             if fence.closes(&rest[line..line + length]) {
-                break (line, line + length);
+                break (line, line + length, line + length + 1);
             }
             line += length + 1;
         };
         self.state = State::Text;
+        if known > LONGEST_CALL {
+            return Some(self.show(rest, next, shown));
+        }
         let mut visible = String::new();
         let mut inside = Parser { is_inside: true, ..Parser::over(Arc::clone(&self.tools)) };
         inside.push(&rest[body..end], &mut visible);
@@ -587,6 +588,11 @@ impl fmt::Debug for Parser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parser").field("calls", &self.calls.len()).finish_non_exhaustive()
     }
+}
+
+/// What is looked at to see what a text begins with.
+fn head(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_HEAD)]
 }
 
 /// The bytes at which something other than text may begin.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::scan::LONGEST_CALL;
 use super::*;
 use crate::tool::ToolSpec;
 
@@ -217,6 +218,38 @@ fn what_is_only_mentioned_shown_or_thought_is_text() {
         &[],
         "So  is an idea.</think>The answer",
     );
+}
+
+#[test]
+fn bounds_are_the_same_however_a_text_arrives() {
+    let (space, word) = (" ".repeat(2_000), "x".repeat(2_000));
+    let value = |size: usize| {
+        format!("<tool_call><name>write</name><arguments>{{\"c\": \"{}\"}}</arguments></tool_call>", "x".repeat(size))
+    };
+    let mut texts = vec![
+        format!("<tool_call>{space}{{\"name\": \"mem\", \"arguments\": {{}}}}</tool_call> after"),
+        format!("<tool_call {word}><name>mem</name></tool_call> after"),
+        format!("<tool_calls>{space}<tool_call><name>mem</name></tool_call> after"),
+        format!("<function=mem>{space}{{}}</function> after"),
+        format!("[TOOL_CALLS]{word}{{}} after"),
+        format!("[TOOL_CALLS]{space}[{{\"name\": \"mem\", \"arguments\": {{}}}}] after"),
+        format!("{{{space}\"name\": \"mem\", \"arguments\": {{}}}}"),
+        format!("```{word}\n<tool_call><name>mem</name></tool_call>\n```"),
+        format!("```xml\n{space}<tool_call><name>mem</name></tool_call>\n```"),
+        format!("a{}<tool_call><name>mem</name></tool_call>", " ".repeat(100_000)),
+        format!("{}<tool_call><name>mem</name></tool_call>", "`".repeat(200_001)),
+        format!("```xml\n<tool_call><name>mem</name></tool_call>\n{}```", "\n".repeat(LONGEST_CALL)),
+        format!("{{\"name\": \"mem\", \"arguments\": {{\"c\": \"{}\"}}}}", "x".repeat(LONGEST_CALL)),
+    ];
+    let longest = LONGEST_CALL - (value(0).len() - "</tool_call>".len());
+    texts.extend([longest - 1, longest, longest + 1, 2 * longest, 3 * longest].map(|size| value(size) + &value(5)));
+    for text in texts {
+        let whole = read([&text]);
+        for size in [1, 7, 1_000, 1 << 20] {
+            let pieces = text.as_bytes().chunks(size).map(|piece| std::str::from_utf8(piece).unwrap());
+            assert!(read(pieces) == whole, "pieces of {size}: {:.60}", text);
+        }
+    }
 }
 
 #[test]
