@@ -172,19 +172,23 @@ impl Seen {
     }
 }
 
-/// Runs the team once. Because junk may call junk for ever, the call is withdrawn after many events.
+/// Runs the team once. Because junk may call junk for ever, the call is withdrawn after many steps. The pieces of a reply
+/// are none: a reply ends by itself, and what it asks for is done only then.
 async fn run(team: &Runtime, seen: &mut Seen) -> Result<(), RunError> {
     let mut call = team.user("user").forward("a", "Please begin.");
-    let mut events = 0;
+    let mut steps = 0;
     while let Some(event) = call.next_event().await {
         match event.kind {
             EventKind::Forward { forward } if &*forward.receiver == "b" => seen.calls_of_b += 1,
-            EventKind::ModelDelta { .. } => seen.deltas += 1,
+            EventKind::ModelDelta { .. } => {
+                seen.deltas += 1;
+                continue;
+            }
             EventKind::ToolEnd { error: None, .. } => seen.tools += 1,
             _ => {}
         }
-        events += 1;
-        if events == MOST_EVENTS {
+        steps += 1;
+        if steps == MOST_STEPS {
             call.cancel();
         }
     }
@@ -265,6 +269,6 @@ impl Provider for Narrowed {
     }
 }
 
-const MOST_EVENTS: usize = 1_000;
-const FEWEST_RUNS: usize = 4;
+const MOST_STEPS: usize = 100;
+const FEWEST_RUNS: usize = 3;
 const MOST_RUNS: usize = 12;
