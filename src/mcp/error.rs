@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+
 use crate::message::Name;
 
 /// Why a server could not be used. What a model can repair is a [`ToolError`](crate::ToolError) instead.
@@ -58,10 +60,20 @@ fn list(names: &[Name]) -> String {
 
 /// What the operating system said, if that is what an error comes from.
 pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    find::<std::io::Error>(error).map(std::io::Error::kind)
+}
+
+/// Whether an error comes from a server that wants another key, or a key that may do more.
+pub(super) fn is_about_the_key(error: &(dyn StdError + 'static)) -> bool {
+    find::<AuthRequiredError>(error).is_some() || find::<InsufficientScopeError>(error).is_some()
+}
+
+/// The error of this type that an error is or comes from.
+fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return Some(error.kind());
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         next = error.source();
     }

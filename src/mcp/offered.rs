@@ -67,6 +67,9 @@ impl Offered {
         match failure {
             Failure::Silent(limit) => ToolError::timeout(limit),
             Failure::Unreached(reason) => ToolError::network(self.told(&reason)),
+            Failure::Unauthorized(reason) => {
+                ToolError::authentication(&format!("MCP server {}", self.link.name), reason)
+            }
             other => self.error(other),
         }
     }

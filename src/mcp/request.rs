@@ -11,7 +11,7 @@ use rmcp::model::{ClientRequest, RequestId, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::error::{causes, io_kind};
+use super::error::{causes, io_kind, is_about_the_key};
 use super::link::Link;
 use super::session::Session;
 use super::tap::Meter;
@@ -27,6 +27,8 @@ pub(super) enum Failure {
     Gone(Arc<str>),
     /// It could not be reached, so that nothing was done.
     Unreached(String),
+    /// It does not take our key.
+    Unauthorized(String),
     /// Anything else.
     Other(String),
 }
@@ -37,7 +39,7 @@ impl fmt::Display for Failure {
             Self::Refused { code, message } => write!(f, "error {code}: {message}"),
             Self::Silent(limit) => write!(f, "no answer within {limit:?}"),
             Self::Gone(reason) => f.write_str(reason),
-            Self::Unreached(reason) | Self::Other(reason) => f.write_str(reason),
+            Self::Unreached(reason) | Self::Unauthorized(reason) | Self::Other(reason) => f.write_str(reason),
         }
     }
 }
@@ -103,6 +105,9 @@ impl Link {
                 Failure::Refused { code: error.code.0, message: error.message.into_owned() }
             }
             ServiceError::TransportClosed => Failure::Gone(self.why_ended().await),
+            ServiceError::TransportSend(error) if is_about_the_key(&*error.error) => {
+                Failure::Unauthorized(self.server.without_secrets(&causes(&*error.error)))
+            }
             ServiceError::TransportSend(error) => {
                 if io_kind(&*error.error) == Some(io::ErrorKind::BrokenPipe) {
                     session.ended.cancel();

@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::catalogue::MOST_TOOLS;
 use super::child::Child;
-use super::error::causes;
+use super::error::{causes, is_about_the_key};
 use super::remote::{Reached, Server};
 use super::stdio::Stdio;
 use super::streamable_http::{self, IsUnreached};
@@ -193,6 +193,10 @@ async fn connect(
     };
     match running {
         Ok(running) => Ok(Opened { running, signals, is_unreached }),
+        Err(ClientInitializeError::TransportError { error, .. }) if is_about_the_key(&*error.error) => {
+            let said = causes(&*error.error);
+            Err(failed(format!("authentication failed: {said}; check its bearer token or headers")))
+        }
         Err(error) => {
             Err(Failed { reason: format!("could not connect: {}", causes(&error)), is_refusal: is_refusal(&error) })
         }

@@ -168,6 +168,23 @@ async fn fault_101_a_session_that_ends_with_404_ends_what_is_pending_and_a_new_o
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_take_our_key_is_told_as_such_with_what_to_check() {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/forgetful.py"));
+    let counterpart = Counterpart::start(command).await;
+    let server = || Server::http(format!("{}/mcp", counterpart.address)).bearer_token("s3cret");
+    let (runtime, _servers) = with(server()).await;
+    assert!(!call(&runtime, "revoke", json!({})).await.is_error);
+    let output = call(&runtime, "sessions", json!({})).await.content.text;
+    assert!(output.starts_with("Error: [sessions] authentication failed: "), "{output}");
+    assert!(output.ends_with("; check the configuration of `MCP server srv`"), "{output}");
+    let refused = Servers::new().server("srv", server()).connect().await.unwrap_err().to_string();
+    assert!(refused.starts_with("MCP server `srv`: authentication failed: "), "{refused}");
+    assert!(refused.ends_with("; check its bearer token or headers"), "{refused}");
+    assert!(!output.contains("s3cret") && !refused.contains("s3cret"));
+}
+
+#[tokio::test]
 async fn fault_102_noise_on_the_output_is_skipped() {
     let (runtime, _servers) = with(hostile(&[])).await;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that forgets its sessions when it is told to. Standard library only."""
+"""An MCP server over HTTP that forgets its sessions, or lets nobody in any more, when it is told to. Standard library only."""
 
 import json
 import threading
@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 sessions = set()
 initialized = []
 arrived = threading.Event()
+revoked = threading.Event()
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -33,6 +34,8 @@ class Endpoint(BaseHTTPRequestHandler):
 
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if revoked.is_set():
+            return self.answer(401, WWW_Authenticate="Bearer")
         method, session = message.get("method"), self.headers.get("Mcp-Session-Id")
         if method == "initialize":
             session = str(uuid.uuid4())
@@ -46,7 +49,7 @@ class Endpoint(BaseHTTPRequestHandler):
         if "id" not in message:
             return self.answer(202)
         if method == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("wait", "forget", "sessions")]
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("wait", "forget", "revoke", "sessions")]
             return self.answer(200, {"id": message["id"], "result": {"tools": tools}})
         if method == "tools/call" and message["params"]["name"] == "wait":
             arrived.set()
@@ -54,6 +57,8 @@ class Endpoint(BaseHTTPRequestHandler):
         if method == "tools/call" and message["params"]["name"] == "forget":
             arrived.wait()
             sessions.clear()
+        if method == "tools/call" and message["params"]["name"] == "revoke":
+            revoked.set()
         content = [{"type": "text", "text": str(len(initialized))}]
         self.answer(200, {"id": message["id"], "result": {"content": content} if method == "tools/call" else {}})
 
