@@ -40,7 +40,8 @@ use crate::turn::nearest;
 use line::{End, Line};
 use steps::Steps;
 
-/// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or [`AgentServer::over`].
+/// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or
+/// [`AgentServer::over`].
 ///
 /// ```no_run
 /// # async fn example(runtime: agentouto::Runtime) -> Result<(), agentouto::mcp::ServeError> {
@@ -94,8 +95,8 @@ impl AgentServer {
         self
     }
 
-    /// Who is shown, in the order in which they joined the runtime; users that can be called may be among them. Whoever is not
-    /// there is left out until they join. Default: all agents and actors.
+    /// Who is shown, in the order in which they joined the runtime; users that can be called may be among them.
+    /// Whoever is not there is left out until they join. Default: all agents and actors.
     pub fn agents<N: Into<Name>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.agents = Some(names.into_iter().map(Into::into).collect());
         self

@@ -130,7 +130,8 @@ impl HttpServer {
     }
 }
 
-/// An [`AgentServer`] that is bound to an address. Hosts may connect; they are answered when it is [served](BoundServer::serve).
+/// An [`AgentServer`] that is bound to an address. Hosts may connect; they are answered when it is
+/// [served](BoundServer::serve).
 #[must_use = "nobody is answered until it is served"]
 pub struct BoundServer {
     listener: TcpListener,

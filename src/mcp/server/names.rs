@@ -9,10 +9,10 @@ const LONGEST: usize = 64;
 
 /// A tool's name for each of the names, in their order, each different from the others.
 ///
-/// A name that is `[a-zA-Z0-9_-]{1,64}` stays what it is. Of any other the letters, digits, `_` and `-` of ASCII are kept, what is
-/// between them becomes one `_`, and `-` and eight hexadecimal digits that follow from the whole name come behind it;
-/// where nothing is kept it is `agent-` and the digits. A name so made does not depend on who else there is, unless
-/// it is taken.
+/// A name that is `[a-zA-Z0-9_-]{1,64}` stays what it is. Of any other the letters, digits, `_` and `-` of ASCII are
+/// kept, what is between them becomes one `_`, and `-` and eight hexadecimal digits that follow from the whole name
+/// come behind it; where nothing is kept it is `agent-` and the digits. A name so made does not depend on who else
+/// there is, unless it is taken.
 pub(super) fn tool_names<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> Vec<String> {
     let mut taken: HashSet<String> =
         names.clone().filter(|name| is_fit(name)).map(|name| name.as_ref().to_owned()).collect();

@@ -15,18 +15,19 @@
 //! ```
 //!
 //! in a message of the user, because the model did not say it; results of calls that were made together come in one
-//! message, in order. A text that contains `<tool_result` or `</tool_result` has its `<` written as `&lt;`, so that no result can close its frame.
+//! message, in order. A text that contains `<tool_result` or `</tool_result` has its `<` written as `&lt;`, so that no
+//! result can close its frame.
 //!
 //! # What is read
 //!
 //! All [`Dialect`]s, whichever was taught, and what models make of them: close tags that are missing, elements in another
 //! order, attributes, a fence or CDATA around JSON, XML entities, Qwen's `<parameter=…>`, GLM's `<arg_key>`. Nothing is
 //! made up: a call that names no tool there is, whose arguments are not JSON or do not fit the tool's schema, is not
-//! carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads what was wrong, with the tools there are or the right form
-//! by example. When that has happened [`repairs`](PromptTools::repairs) times in a row the text is the answer, without tags.
+//! carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads
+//! what was wrong, with the tools there are or the right form by example. When that has happened
+//! [`repairs`](PromptTools::repairs) times in a row the text is the answer, without tags.
 //!
-//! The seed of this design is the tool-call prompt of early AutoGen and MCP bridges; the dialects are linked at
-//! [`Dialect`].
+//! Where each form comes from is linked at [`Dialect`].
 
 mod call;
 mod dialect;
@@ -58,10 +59,10 @@ use transcript::Transcript;
 
 /// A provider that lets models use tools that cannot call functions.
 ///
-/// A model that can is asked natively. Whether it can is told, first found, by [`function_calling`](PromptTools::function_calling)
-/// here, by [`Provider::function_calling`] of the provider inside, and by the rule for models of which neither
-/// knows: [`when_unknown`](PromptTools::when_unknown). A server that refuses `tools` is remembered, and asked in text from
-/// then on. Without tools nothing is changed.
+/// A model that can is asked natively. Whether it can is told, first found, by
+/// [`function_calling`](PromptTools::function_calling) here, by [`Provider::function_calling`] of the provider inside,
+/// and by the rule for models of which neither knows: [`when_unknown`](PromptTools::when_unknown). A server that
+/// refuses `tools` is remembered, and asked in text from then on. Without tools nothing is changed.
 ///
 /// ```no_run
 /// use agentouto::providers::prompt_tools::PromptTools;
