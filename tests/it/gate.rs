@@ -1,20 +1,35 @@
 //! A tool that never ends, and says when it begins and when it is dropped.
 
+use std::sync::Arc;
+
 use agentouto::{Arguments, BoxFuture, Content, Tool, ToolContext, ToolError, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 /// A tool that says `started`, never ends, and says `dropped` when it is.
-pub(crate) struct Gate(mpsc::UnboundedSender<&'static str>);
+pub(crate) struct Gate(Say);
 
-/// A [`Gate`], and what it says.
+type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+impl Gate {
+    /// A gate that has said a thing when `say` has returned.
+    pub(crate) fn new(say: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(say))
+    }
+}
+
+/// A [`Gate`], and who hears what it says.
 pub(crate) fn gate() -> (Gate, Keeper) {
     let (sender, events) = mpsc::unbounded_channel();
-    (Gate(sender), Keeper(events))
+    let say = move |signal| {
+        // A test that is over no longer hears.
+        let _ = sender.send(signal);
+    };
+    (Gate::new(say), Keeper(events))
 }
 
 /// The test's end of a [`Gate`].
-pub(crate) struct Keeper(pub(crate) mpsc::UnboundedReceiver<&'static str>);
+pub(crate) struct Keeper(mpsc::UnboundedReceiver<&'static str>);
 
 impl Keeper {
     /// Waits for the next thing that the gate says.
@@ -31,17 +46,17 @@ impl Tool for Gate {
 
     fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(async {
-            let _passing = Passing(self.0.clone());
-            let _ = self.0.send("started");
+            let passing = Passing(Arc::clone(&self.0));
+            (passing.0)("started");
             std::future::pending().await
         })
     }
 }
 
-struct Passing(mpsc::UnboundedSender<&'static str>);
+struct Passing(Say);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        let _ = self.0.send("dropped");
+        (self.0)("dropped");
     }
 }

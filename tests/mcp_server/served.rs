@@ -10,12 +10,7 @@ mod team;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (runtime, mut keeper) = team::team();
-    tokio::spawn(async move {
-        while let Some(signal) = keeper.0.recv().await {
-            eprintln!("{signal}");
-        }
-    });
+    let runtime = team::team_with(team::Gate::new(|signal| eprintln!("{signal}")));
     let hiring = runtime.clone();
     runtime.join_user("recruiter", "Lets somebody join.", move |_: Arc<Forward>| {
         let joined =

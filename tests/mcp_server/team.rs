@@ -15,8 +15,7 @@ use tokio::sync::Barrier;
 #[path = "../it/gate.rs"]
 mod gate;
 
-pub(crate) use gate::Keeper;
-use gate::gate;
+pub(crate) use gate::{Gate, Keeper};
 
 /// How many calls a meeting takes.
 pub(crate) const CROWD: usize = 100;
@@ -26,10 +25,16 @@ pub(crate) const CROWD: usize = 100;
 pub(crate) const SHOWN: [&str; 8] =
     ["researcher", "writer", "waiter", "broken", "attendee", "작가", "recruiter", "newcomer"];
 
+/// The team, and who hears what its gate says.
+#[allow(dead_code, reason = "each of two programs uses a part")]
+pub(crate) fn team() -> (Runtime, Keeper) {
+    let (gate, keeper) = gate::gate();
+    (team_with(gate), keeper)
+}
+
 /// A researcher who calls a writer, one who waits for ever at a gate, one whose model is out of order, one whose meeting begins
 /// when a hundred have come, one who is slow, one whose name is Korean, a painter, and a person.
-pub(crate) fn team() -> (Runtime, Keeper) {
-    let (gate, keeper) = gate();
+pub(crate) fn team_with(gate: Gate) -> Runtime {
     let broken = ProviderError::new(ProviderErrorKind::Overloaded, "the model is out of order");
     let script = Scripted::new()
         .replies_to_any("researcher", [Reply::call_agent("writer", "Write it."), Reply::finish("A report.")])
@@ -47,7 +52,7 @@ pub(crate) fn team() -> (Runtime, Keeper) {
         }
     });
     let names = ["writer", "waiter", "broken", "attendee", "sleeper", "작가"];
-    let runtime = Runtime::builder()
+    Runtime::builder()
         .provider("script", script)
         .agent(Agent::new("researcher", "Find facts.").role("Finds facts."))
         .agents(names.map(|name| Agent::new(name, format!("{name} instructions."))))
@@ -59,6 +64,5 @@ pub(crate) fn team() -> (Runtime, Keeper) {
         .tool(meeting)
         .tool(gate)
         .build()
-        .unwrap();
-    (runtime, keeper)
+        .unwrap()
 }
