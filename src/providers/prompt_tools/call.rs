@@ -1,6 +1,8 @@
 //! A tool call's text, read: what it names, and its arguments as they are written. Each form that models write is read
 //! by one function here; whether the call can be carried out is judged by the [`Toolset`].
 
+use std::slice;
+
 use serde_json::{Map, Value};
 
 use super::scan::{End, Scan};
@@ -62,8 +64,7 @@ pub(super) fn function(written: &str, tools: &Toolset) -> ToolCall {
 /// Reads JSON that stands for calls: an object, or an array of such.
 pub(super) fn json(written: &str, tools: &Toolset) -> Vec<ToolCall> {
     match serde_json::from_str(written.trim()) {
-        Ok(Value::Array(calls)) if !calls.is_empty() => calls.into_iter().map(|call| object(call, tools)).collect(),
-        Ok(call) => vec![object(call, tools)],
+        Ok(calls) => each(&calls).map(|call| call.judge(tools)).collect(),
         Err(error) => {
             let name = quoted_after(written, "\"name\"").unwrap_or_default();
             let call = tools.unreadable(&format!("the call is not valid JSON: {error}"), written);
@@ -72,43 +73,50 @@ pub(super) fn json(written: &str, tools: &Toolset) -> Vec<ToolCall> {
     }
 }
 
-/// Whether JSON is meant as calls: every object names a tool that there is, and has arguments.
-pub(super) fn is_meant(written: &str, tools: &Toolset) -> bool {
-    let is_call = |call: &Value| {
-        let call = call.get("function").filter(|inner| inner.is_object()).unwrap_or(call);
-        let name = NAME_KEYS.iter().find_map(|key| call[*key].as_str());
-        name.is_some_and(|name| tools.contains(name)) && ARGUMENT_KEYS.iter().any(|key| call.get(key).is_some())
-    };
-    match serde_json::from_str::<Value>(written.trim()) {
-        Ok(Value::Array(calls)) => !calls.is_empty() && calls.iter().all(is_call),
-        Ok(call) => is_call(&call),
-        Err(_) => false,
-    }
+/// Reads JSON that nothing says to be calls. It is meant as such if every object names a tool that there is, and has
+/// arguments.
+pub(super) fn bare_json(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
+    let calls = serde_json::from_str(written.trim()).ok()?;
+    let is_meant = |call: Json| call.arguments.is_some() && call.name.is_some_and(|name| tools.contains(name));
+    each(&calls).all(is_meant).then(|| each(&calls).map(|call| call.judge(tools)).collect())
 }
 
-fn object(call: Value, tools: &Toolset) -> ToolCall {
-    let written = call.to_string();
-    let mut fields = match call {
-        Value::Object(mut fields) => match fields.remove("function") {
-            Some(Value::Object(inner)) => inner,
-            Some(name) => {
-                fields.insert("name".to_owned(), name);
-                fields
+fn each(calls: &Value) -> impl Iterator<Item = Json<'_>> {
+    let calls = match calls {
+        Value::Array(calls) if !calls.is_empty() => calls,
+        call => slice::from_ref(call),
+    };
+    calls.iter().map(Json::read)
+}
+
+/// A call in JSON.
+struct Json<'a> {
+    whole: &'a Value,
+    name: Option<&'a str>,
+    arguments: Option<&'a Value>,
+    has_others: bool,
+}
+
+impl<'a> Json<'a> {
+    fn read(whole: &'a Value) -> Self {
+        let call = whole.get("function").filter(|inner| inner.is_object()).unwrap_or(whole);
+        let (key, name) = NAME_KEYS.iter().find_map(|key| Some((*key, call[*key].as_str()?))).unzip();
+        let arguments = ARGUMENT_KEYS.iter().find_map(|key| call.get(*key));
+        let is_other = |other: &String| Some(&**other) != key && !OTHER_KEYS.contains(&&**other);
+        Self { whole, name, arguments, has_others: call.as_object().is_some_and(|call| call.keys().any(is_other)) }
+    }
+
+    fn judge(&self, tools: &Toolset) -> ToolCall {
+        match (self.name, self.arguments) {
+            (Some(name), Some(Value::String(arguments))) => tools.judge(name, arguments),
+            (Some(name), Some(arguments)) => tools.judge(name, &arguments.to_string()),
+            (Some(name), None) if self.has_others => {
+                let call = tools.unreadable("the call has no \"arguments\"", &self.whole.to_string());
+                ToolCall { name: name.into(), ..call }
             }
-            None => fields,
-        },
-        _ => Map::new(),
-    };
-    let Some(name) =
-        NAME_KEYS.iter().find_map(|key| fields.remove(*key)).and_then(|name| Some(name.as_str()?.to_owned()))
-    else {
-        return tools.unreadable("the call names no tool", &written);
-    };
-    match ARGUMENT_KEYS.iter().find_map(|key| fields.remove(*key)) {
-        Some(Value::String(arguments)) => tools.judge(&name, &arguments),
-        Some(arguments) => tools.judge(&name, &arguments.to_string()),
-        None if fields.keys().all(|key| OTHER_KEYS.contains(&key.as_str())) => tools.judge(&name, ""),
-        None => ToolCall { name: name.into(), ..tools.unreadable("the call has no \"arguments\"", &written) },
+            (Some(name), None) => tools.judge(name, ""),
+            (None, _) => tools.unreadable("the call names no tool", &self.whole.to_string()),
+        }
     }
 }
 

@@ -400,9 +400,10 @@ impl Parser {
         self.state = State::Text;
         if form == Form::Json {
             let written = &rest[..end];
-            return Some(match !is_cut && call::is_meant(written, &self.tools) {
-                true => self.try_on(written, call::json(written, &self.tools)),
-                false => self.show(rest, end, shown),
+            let calls = Some(written).filter(|_| !is_cut).and_then(|written| call::bare_json(written, &self.tools));
+            return Some(match calls {
+                Some(calls) => self.try_on(written, calls),
+                None => self.show(rest, end, shown),
             });
         }
         self.read += end;
