@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Notify;
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use crate::are_wanted;
@@ -39,8 +40,8 @@ async fn two_agents_of_junk_end_every_run_with_an_answer_or_one_typed_error() {
                 break;
             }
             let team = team(wire, &llama);
-            let result = timeout(GUARD, run(&team, &mut seen)).await;
-            seen.end(result.unwrap_or_else(|_| panic!("{wire:?}: a run did not end")));
+            let result = run(&team, &mut seen).await;
+            seen.end(result.unwrap_or_else(|_| panic!("{wire:?}: a run did not go on")));
         }
         eprintln!("{wire:?}: {seen:?}");
         // One run may fail before any of this has happened; not all of them.
@@ -174,10 +175,10 @@ impl Seen {
 
 /// Runs the team once. Because junk may call junk for ever, the call is withdrawn after many steps. The pieces of a reply
 /// are none: a reply ends by itself, and what it asks for is done only then.
-async fn run(team: &Runtime, seen: &mut Seen) -> Result<(), RunError> {
+async fn run(team: &Runtime, seen: &mut Seen) -> Result<Result<(), RunError>, Elapsed> {
     let mut call = team.user("user").forward("a", "Please begin.");
     let mut steps = 0;
-    while let Some(event) = call.next_event().await {
+    while let Some(event) = timeout(GUARD, call.next_event()).await? {
         match event.kind {
             EventKind::Forward { forward } if &*forward.receiver == "b" => seen.calls_of_b += 1,
             EventKind::ModelDelta { .. } => {
@@ -192,7 +193,7 @@ async fn run(team: &Runtime, seen: &mut Seen) -> Result<(), RunError> {
             call.cancel();
         }
     }
-    call.await.map(drop)
+    timeout(GUARD, call).await.map(|result| result.map(drop))
 }
 
 /// Two agents, forced to use tools.

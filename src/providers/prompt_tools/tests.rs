@@ -170,7 +170,11 @@ fn what_cannot_be_carried_out_says_why() {
     check("<tool_call><arguments>{}</arguments></tool_call>", &["! the call names no tool…"], "");
     check("<tool_call><name>mem</name><core>1</core></tool_call>", &["mem! the call has no <arguments>…"], "");
     check("<tool_call>{\"name\": \"mem\", \"core\": 1}</tool_call>", &["mem! the call has no \"arguments\"…"], "");
-    check("<tool_call>{\"name\": \"mem\", \"action\": \"go\"}</tool_call>", &["mem! the call has no \"arguments\"…"], "");
+    check(
+        "<tool_call>{\"name\": \"mem\", \"action\": \"go\"}</tool_call>",
+        &["mem! the call has no \"arguments\"…"],
+        "",
+    );
     check(
         "<tool_call>{\"name\": \"cpu\", \"arguments\": {\"core\": }}</tool_call>",
         &["cpu! the call is not valid JSON…"],
