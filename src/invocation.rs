@@ -1,54 +1,47 @@
 //! The actor that lives for one Forward. [`Life::live`] is the agent loop.
 //!
 //! It reaches the world through its [`Doors`] alone: a provider, the tools, and `deliver`. Between them it
-//! is deterministic. It lives unlinked; whoever called it holds a guard that kills it.
+//! is deterministic. It lives unlinked; its caller holds a guard that kills it.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt as _, StreamExt as _, poll};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::coop;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::agent::Agent;
-use crate::builtin;
 use crate::context::Context;
+use crate::delivery::{Callee, Deliver, Delivery, Stop};
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
-use crate::message::{Answerer, CallAgent, CallId, Caller, Content, Forward, Name, Return};
+use crate::message::{Answerer, CallId, Content, Forward, Name};
+use crate::outcome::{Lease, Outcome};
+use crate::panics::contain;
 use crate::prompt::Roster;
 use crate::provider::{Growth, Provider, Reply, Request};
-use crate::scope::{Alive, CallIds, Scope};
-use crate::span;
-use crate::tool::{
-    Arguments, Blocking, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput,
-    Toolbox,
-};
+use crate::span::{self, InvocationSpan};
+use crate::tool::{Arguments, Tool, ToolCall, ToolOutput, Toolbox};
+use crate::tool_run::{PollTimer, ToolRun, aborted};
 use crate::turn::{self, Action, Step};
 
-/// The actor. Its state is the proof that it is alive.
+/// The actor.
 pub(crate) struct Invocation;
 
 /// Its one message.
 pub(crate) struct Begin {
-    pub(crate) forward: Arc<Forward>,
-    pub(crate) mind: Mind,
-    pub(crate) scope: Scope,
-    pub(crate) reply: RpcReplyPort<Return>,
+    call: Lease,
+    mind: Mind,
 }
 
-/// Who thinks.
+/// What serves the Forward: an agent's model, or a user's answerer.
 pub(crate) enum Mind {
-    /// A model, for an agent.
     Model(Doors),
-    /// A person or a service, for a user.
     Person(Arc<dyn Answerer>),
 }
 
@@ -72,58 +65,78 @@ pub(crate) struct Scene {
     pub(crate) tools: Arc<Toolbox>,
 }
 
-/// The door through which a Forward leaves.
-pub(crate) trait Deliver: Send + Sync {
-    /// Sends a Forward at once; its Return is the future's value. Dropping the future cancels the call.
-    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return>;
+impl Callee for Mind {
+    /// Starts an invocation.
+    fn begin(self: Box<Self>, call: Lease) -> Option<Stop> {
+        let unreachable = |reason: String| {
+            let name = Arc::clone(&call.forward().receiver);
+            call.answer(Err(CallError::Unreachable { name, reason: reason.into() }));
+        };
+        // It is ready at once, since `pre_start` waits for nothing.
+        let invocation = match coop::unconstrained(Invocation::spawn(None, Invocation, ())).now_or_never() {
+            Some(Ok((invocation, _))) => invocation,
+            Some(Err(error)) => {
+                unreachable(error.to_string());
+                return None;
+            }
+            None => return None,
+        };
+        let stop = Stop::Kill(invocation.get_cell());
+        if invocation.cast(Begin { call: call.clone(), mind: *self }).is_err() {
+            unreachable("its actor has stopped".to_owned());
+            return None;
+        }
+        Some(stop)
+    }
 }
 
 impl Actor for Invocation {
     type Msg = Begin;
-    type State = Alive;
-    type Arguments = Alive;
+    type State = ();
+    type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<Begin>, alive: Alive) -> Result<Alive, ActorProcessingErr> {
-        Ok(alive)
+    async fn pre_start(&self, _: ActorRef<Begin>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
     }
 
-    async fn handle(&self, myself: ActorRef<Begin>, begin: Begin, _: &mut Alive) -> Result<(), ActorProcessingErr> {
-        let Begin { forward, mind, scope, reply } = begin;
-        // Boxed, because every future around it would hold room for it twice.
-        let answering = Box::pin(AssertUnwindSafe(answer(&forward, mind, &scope)).catch_unwind());
-        let result = match scope.unless_cancelled(answering).await {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => {
-                Err(CallError::Panicked { name: Arc::clone(&forward.receiver), message: panic_text(&*panic) })
+    async fn handle(&self, myself: ActorRef<Begin>, begin: Begin, (): &mut ()) -> Result<(), ActorProcessingErr> {
+        let Begin { call, mind } = begin;
+        // Boxed by `contain`: every future around it would hold room for it twice.
+        let serving = contain(serve(call.clone(), mind));
+        if let Some(result) = call.scope().unless_cancelled(serving).await {
+            let panicked = |message| Err(CallError::Panicked { name: Arc::clone(&call.forward().receiver), message });
+            call.answer(result.unwrap_or_else(panicked));
+            if call.has_leftovers() {
+                tokio::spawn(end_when_stalled(Arc::clone(call.outcome())));
             }
-            None => Err(CallError::Cancelled),
-        };
-        let is_cancelled = result == Err(CallError::Cancelled);
-        if reply.send(forward.answer(result)).is_err() && !is_cancelled {
-            scope.show(&forward, || EventKind::LateReturn { sender: Arc::clone(&forward.receiver) });
         }
         myself.stop(None);
         Ok(())
     }
 }
 
-async fn answer(forward: &Arc<Forward>, mind: Mind, scope: &Scope) -> Result<Content, CallError> {
-    let span = span::invocation(forward, scope);
+/// Ends a call that has its result, if what its tools left running does not end.
+async fn end_when_stalled(call: Arc<Outcome>) {
+    call.scope().tracker().stalled(|| call.is_over()).await;
+    call.end();
+}
+
+async fn serve(call: Lease, mind: Mind) -> Result<Content, CallError> {
+    let span = InvocationSpan::new(call.forward(), call.scope());
     let result = match mind {
         Mind::Model(doors) => {
-            let mut life = Life::new(forward, doors, scope);
-            life.live().instrument(span.clone()).await
+            let mut life = Life::new(&call, doors);
+            life.live().instrument(span.span()).await
         }
-        Mind::Person(answerer) => answerer.answer(Arc::clone(forward)).instrument(span.clone()).await,
+        Mind::Person(answerer) => answerer.answer(Arc::clone(call.forward())).instrument(span.span()).await,
     };
-    span::answered(&span, &result, scope);
+    span.answered(&result);
     result
 }
 
 /// What one invocation of an agent knows and does.
 struct Life<'a> {
-    forward: &'a Arc<Forward>,
-    scope: &'a Scope,
+    call: &'a Lease,
     doors: Doors,
     request: Request,
     /// How many tool calls came before those of the current turn.
@@ -131,15 +144,15 @@ struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    fn new(forward: &'a Arc<Forward>, doors: Doors, scope: &'a Scope) -> Self {
-        let Doors { seat, scene, .. } = &doors;
+    fn new(call: &'a Lease, doors: Doors) -> Self {
+        let (forward, Doors { seat, scene, .. }) = (call.forward(), &doors);
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&seat.agent),
             context: Context::new(scene.roster.prompt(&seat.agent), forward),
             tools: Arc::clone(scene.tools.specs()),
         };
-        Self { forward, scope, doors, request, calls: 0 }
+        Self { call, doors, request, calls: 0 }
     }
 
     /// The agent loop.
@@ -159,13 +172,17 @@ impl<'a> Life<'a> {
         coop::consume_budget().await;
         let Seat { agent, provider_name, provider, .. } = &*self.doors.seat;
         let turn = self.request.context.turns() + 1;
-        self.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-        let mut show = |delta| self.show(|| EventKind::ModelDelta { delta });
-        let growth = if self.scope.is_streamed() { Growth::shown_to(&mut show) } else { Growth::unobserved() };
-        let mut asking = Asking { life: self, begun: Instant::now(), growth, is_over: false };
+        self.call.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
+        let mut show = |delta| self.call.show(|| EventKind::ModelDelta { delta });
+        let growth = match self.call.scope().is_streamed() {
+            true => Growth::shown_to(&mut show),
+            false => Growth::unobserved(),
+        };
+        let mut asking = Asking { call: self.call, begun: Instant::now(), growth, is_over: false };
         let span = span::chat(&self.request, provider_name);
         let replying = provider.reply(&self.request, &mut asking.growth);
-        let reply = self.watched(replying, "provider", provider_name).instrument(span.clone()).await;
+        let replying = PollTimer { future: replying, call: self.call, what: "provider", name: provider_name };
+        let reply = replying.instrument(span.clone()).await;
         asking.end(&reply);
         span::replied(&span, &reply);
         reply.map_err(|error| CallError::Provider { provider: Arc::clone(provider_name), error })
@@ -175,10 +192,10 @@ impl<'a> Life<'a> {
     async fn act(&mut self, actions: Vec<Action>) {
         let calls = self.request.context.last_tool_calls();
         let acting = calls.iter().zip(actions).zip(self.calls..).map(|((call, action), nth)| {
-            let id = self.forward.call_id.child(nth);
+            let id = self.call.forward().call_id.child(nth);
             match action {
                 Action::CallAgent { agent, message } => Acting::Calling(self.call_agent(id, agent, message)),
-                Action::UseTool { tool, arguments } => Acting::Using(self.use_tool(id, call, tool, arguments)),
+                Action::UseTool { tool, arguments } => Acting::waiting(self.use_tool(id, call, tool, arguments)),
                 Action::Refuse { reason } => Acting::Refused(self.refuse(call, &reason)),
             }
         });
@@ -189,86 +206,50 @@ impl<'a> Life<'a> {
         self.request.context.answer(outputs);
     }
 
-    fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> BoxFuture<'static, Return> {
-        let Forward { call_id: parent, receiver: name, .. } = &**self.forward;
+    fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
+        let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.doors.deliver).deliver(forward, self.scope)
+        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(self.call.clone()))
     }
 
-    fn use_tool<'b>(
-        &'b self,
-        id: CallId,
-        call: &'b ToolCall,
-        tool: Arc<dyn Tool>,
-        arguments: Arguments,
-    ) -> BoxFuture<'b, ToolOutput> {
-        let scope = self.scope.child();
-        let context = ToolContext {
-            call_id: self.forward.call_id,
-            agent: Arc::clone(&self.forward.receiver),
-            tool_call_id: Arc::clone(&call.id),
-            caller: Caller(Arc::new(Line {
-                deliver: Arc::clone(&self.doors.deliver),
-                scope: scope.clone(),
-                forward: Arc::clone(self.forward),
-                ids: CallIds::under(id),
-            })),
-        };
-        Box::pin(async move {
-            let _leftovers = scope.cancel_on_drop();
-            self.show(|| EventKind::ToolStart { call: call.clone() });
-            let begun = Instant::now();
-            let span = span::tool(call, self.scope);
-            let running = Box::pin(persist(&tool, call, arguments, context));
-            let running = self.watched(running, "tool", &call.name);
-            let result = match AssertUnwindSafe(running.instrument(span.clone())).catch_unwind().await {
-                Ok(result) => result,
-                Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
-            };
-            let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
-            let output = ToolOutput::from_result(result);
-            span::ran(&span, &output, self.scope);
-            self.show(|| EventKind::ToolEnd {
-                id: Arc::clone(&call.id),
-                name: Arc::clone(&call.name),
-                error: output.is_error.then(|| Arc::clone(&output.content.text)),
-                latency: begun.elapsed(),
-            });
-            output
-        })
+    fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {
+        let deliver = Arc::clone(&self.doors.deliver);
+        ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver }
     }
 
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
-        self.show(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
+        self.call.show(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
         ToolOutput::from_result(Err(format!("[{}] {reason}", call.name)))
-    }
-
-    fn show(&self, kind: impl FnOnce() -> EventKind) {
-        self.scope.show(self.forward, kind);
-    }
-
-    /// The same future, reported when it holds its thread for too long.
-    fn watched<F: Future + Unpin>(&'a self, future: F, what: &'static str, name: &'a str) -> Watched<'a, F> {
-        Watched { future, life: self, what, name }
     }
 }
 
 /// One action under way.
-enum Acting<'a> {
-    Calling(BoxFuture<'static, Return>),
-    Using(BoxFuture<'a, ToolOutput>),
+enum Acting {
+    Calling(Delivery),
+    Waiting(Option<Box<ToolRun>>),
+    Using(AbortOnDropHandle<ToolOutput>),
     Refused(ToolOutput),
 }
 
-impl Future for Acting<'_> {
+impl Acting {
+    fn waiting(run: ToolRun) -> Self {
+        Self::Waiting(Some(Box::new(run)))
+    }
+}
+
+impl Future for Acting {
     type Output = ToolOutput;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<ToolOutput> {
+        if let Self::Waiting(run) = &mut *self
+            && let Some(run) = run.take()
+        {
+            *self = Self::Using(run.start());
+        }
         match &mut *self {
-            Self::Calling(answering) => {
-                answering.poll_unpin(context).map(|answer| ToolOutput::from_result(answer.result))
-            }
-            Self::Using(running) => running.poll_unpin(context),
+            Self::Calling(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_result),
+            Self::Using(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
+            Self::Waiting(_) => Poll::Pending,
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),
         }
     }
@@ -281,7 +262,7 @@ const STARTED_AT_ONCE: usize = 64;
 ///
 /// The first of very many may be over before the last is started: what they needed is used again, and no thread is
 /// kept for long.
-async fn all(mut acting: Vec<Acting<'_>>) -> Vec<ToolOutput> {
+async fn all(mut acting: Vec<Acting>) -> Vec<ToolOutput> {
     let mut outputs = Vec::with_capacity(acting.len());
     let mut running = FuturesOrdered::new();
     let mut waiting = acting.drain(..);
@@ -300,52 +281,9 @@ async fn all(mut acting: Vec<Acting<'_>>) -> Vec<ToolOutput> {
     outputs
 }
 
-/// How long to wait before a tool is run again that says that the network failed.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-
-/// Runs a tool, and once more where it says that the network failed.
-async fn persist(
-    tool: &Arc<dyn Tool>,
-    call: &ToolCall,
-    mut arguments: Arguments,
-    context: ToolContext,
-) -> Result<Content, ToolError> {
-    for pause in PAUSES {
-        match run(tool, arguments, context.clone()).await {
-            Err(error) if error.kind == ToolErrorKind::Network => {
-                tracing::info!(tool = &*call.name, ?pause, "a tool whose network failed is run again");
-                tokio::time::sleep(pause).await;
-            }
-            result => return result,
-        }
-        // They were read once, so they can be read again.
-        arguments = builtin::arguments(&call.arguments).unwrap_or_default();
-    }
-    run(tool, arguments, context).await
-}
-
-/// Runs a tool where it belongs: here, or on a thread that it may block.
-pub(crate) async fn run(
-    tool: &Arc<dyn Tool>,
-    arguments: Arguments,
-    context: ToolContext,
-) -> Result<Content, ToolError> {
-    match tool.blocking() {
-        Blocking::Never => tool.call(arguments, context).await,
-        Blocking::Always => {
-            let (tool, threads) = (Arc::clone(tool), tokio::runtime::Handle::current());
-            let ended = tokio::task::spawn_blocking(move || threads.block_on(tool.call(arguments, context))).await;
-            ended.unwrap_or_else(|failed| match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => Err(cancelled.into()),
-            })
-        }
-    }
-}
-
 /// A request to a model that is under way. Dropped before it is over, it says what is known of the cost.
 struct Asking<'a> {
-    life: &'a Life<'a>,
+    call: &'a Outcome,
     begun: Instant,
     growth: Growth<'a>,
     is_over: bool,
@@ -355,7 +293,7 @@ impl Asking<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>) {
         self.is_over = true;
         let latency = self.begun.elapsed();
-        self.life.scope.emit(self.life.forward, || match reply {
+        self.call.emit(|| match reply {
             Ok(reply) => EventKind::ModelReply {
                 usage: reply.usage,
                 stop_reason: reply.stop_reason.clone(),
@@ -371,68 +309,7 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (usage, latency) = (self.growth.known_usage(), self.begun.elapsed());
-            self.life.scope.emit(self.life.forward, || EventKind::ModelAborted { usage, latency });
+            self.call.emit(|| EventKind::ModelAborted { usage, latency });
         }
     }
-}
-
-/// Calls agents for a tool or an actor, in its name.
-pub(crate) struct Line {
-    pub(crate) deliver: Arc<dyn Deliver>,
-    pub(crate) scope: Scope,
-    /// What is being served.
-    pub(crate) forward: Arc<Forward>,
-    pub(crate) ids: CallIds,
-}
-
-impl CallAgent for Line {
-    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let Forward { call_id: parent, receiver: name, .. } = &*self.forward;
-        let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
-        let scope = self.scope.child();
-        Box::pin(held(Arc::clone(&self.deliver).deliver(forward, &scope), scope))
-    }
-
-    fn progress(&self, id: &ToolCallId, progress: Progress) {
-        self.scope.show(&self.forward, || EventKind::ToolProgress { id: Arc::clone(id), progress });
-    }
-}
-
-/// Waits for a call that has its own `scope`; dropped, it cancels everything below at once.
-pub(crate) async fn held(answering: BoxFuture<'static, Return>, scope: Scope) -> Result<Content, CallError> {
-    let _below = scope.cancel_on_drop();
-    answering.await.result
-}
-
-/// A future whose polls are timed, because one that blocks holds up every other on its thread.
-struct Watched<'a, F> {
-    future: F,
-    life: &'a Life<'a>,
-    what: &'static str,
-    name: &'a str,
-}
-
-/// How long one poll may take before it is reported.
-const LONGEST_POLL: Duration = Duration::from_millis(100);
-
-impl<F: Future + Unpin> Future for Watched<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<F::Output> {
-        let begun = Instant::now();
-        let polled = self.future.poll_unpin(context);
-        let duration = begun.elapsed();
-        if duration > LONGEST_POLL {
-            let Self { life, what, name, .. } = &*self;
-            tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
-            life.show(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
-        }
-        polled
-    }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Arc<str> {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is not text").into()
 }

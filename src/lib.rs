@@ -39,15 +39,20 @@ compile_error!(
     "agentouto turns panics into error Returns, which `panic = \"abort\"` makes impossible; use `panic = \"unwind\"`"
 );
 
+mod actor_peer;
 mod agent;
 mod builtin;
 mod context;
+mod delivery;
 mod error;
 mod event;
 mod invocation;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod message;
+mod observers;
+mod outcome;
+mod panics;
 mod prompt;
 mod provider;
 pub mod providers;
@@ -57,12 +62,15 @@ mod runtime;
 mod schema;
 mod scope;
 mod span;
+mod threads;
 pub mod tool;
+mod tool_run;
 pub mod tools;
 mod trace;
 mod turn;
 mod user;
 
+pub use actor_peer::{Incoming, ReplyPort};
 pub use agent::{Agent, Effort, Reasoning};
 pub use context::{ChatMessage, Context};
 pub use error::{BuildError, CallError, ProviderError, ProviderErrorKind};
@@ -72,10 +80,9 @@ pub use futures_util::future::BoxFuture;
 pub use message::{
     Answerer, Attachment, AttachmentKind, AttachmentSource, CallId, Caller, Content, Forward, Name, Return,
 };
+pub use observers::Events;
 pub use provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
-pub use router::{Incoming, ReplyPort};
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use scope::Events;
 pub use tool::{
     Arguments, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
 };

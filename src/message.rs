@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::context::ChatMessage;
 use crate::error::CallError;
-use crate::tool::{Progress, ToolCallId};
+use crate::tool::{Progress, ToolCallId, ToolError};
 
 /// The name of an agent, an actor, a user, a tool or a provider. Cheap to clone; compared exactly.
 pub type Name = Arc<str>;
@@ -241,29 +241,37 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Calls agents in the name of whoever was handed it: a tool, an actor that serves a [`Forward`], or a user.
+/// A handle that calls agents in the name of its holder: a tool, an actor that serves a [`Forward`], or a user.
 ///
-/// Calls that are still under way when that tool call or that Forward ends are cancelled.
+/// That of a tool or an actor lasts as long as the tool call or the Forward that it was given for. Calls that are still
+/// under way then are cancelled; a later one is not sent, and fails with [`CallError::Cancelled`].
 #[derive(Clone)]
 pub struct Caller(pub(crate) Arc<dyn CallAgent>);
 
-/// What a [`Caller`] calls through.
+/// The way in which a [`Caller`] calls.
 pub(crate) trait CallAgent: Send + Sync {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
 
     /// Shows how far a tool has come, if it is one that calls.
     fn progress(&self, _: &ToolCallId, _: Progress) {}
+
+    /// Runs a tool's work on threads that it may block.
+    fn run_blocking(
+        &self,
+        work: BoxFuture<'static, Result<Content, ToolError>>,
+    ) -> BoxFuture<'static, Result<Content, ToolError>>;
 }
 
 impl Caller {
     /// Calls `agent` and gives its answer.
     ///
-    /// The callee begins when the future is first polled. Dropping the future cancels the call and ends
-    /// everything below it.
+    /// Nothing is sent before the future is first polled, which must be within a tokio runtime. From then on the callee
+    /// works by itself, whether or not the future is polled again. Dropping the future cancels the call and everything
+    /// below it.
     ///
     /// # Errors
     ///
-    /// Whatever the [`Return`] says, see [`CallError`].
+    /// The error of the [`Return`], see [`CallError`].
     pub fn call_agent(
         &self,
         agent: impl Into<Name>,
@@ -279,7 +287,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// Whoever answers for a user that can be called: a person at a terminal, a queue, a service.
+/// The answers of a user that can be called: a person at a terminal, a queue, a service.
 ///
 /// Made from an async function of the [`Forward`] as well. Its future is dropped at its next await when the
 /// call is cancelled; a panic becomes the error of that call. Several calls may be answered at once.

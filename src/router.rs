@@ -1,28 +1,22 @@
-//! Names and who bears them: agents, actors, users. From a Forward to whoever answers it.
-//!
-//! A Forward's outcome is recorded here, on its caller's side, exactly once, whatever becomes of the callee.
+//! Names and who bears them: agents, actors, users. From a Forward to its callee.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::future::ready;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::DashMap;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use ractor::{Actor as _, ActorCell, ActorRef, RpcReplyPort};
-use tokio::sync::{oneshot, watch};
-use tokio_util::sync::DropGuard;
+use tokio::sync::watch;
 
+use crate::actor_peer::{ActorCall, ActorPeer};
 use crate::agent::Agent;
+use crate::delivery::{Callee, Deliver, Delivery};
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
-use crate::invocation::{Begin, Deliver, Doors, Invocation, Line, Mind, Scene, Seat, panic_text};
-use crate::message::{Answerer, CallId, Caller, Content, Forward, Name, Return};
+use crate::invocation::{Doors, Mind, Scene, Seat};
+use crate::message::{Answerer, CallId, Forward, Name};
+use crate::outcome::{Lease, Outcome};
 use crate::prompt::Roster;
 use crate::provider::Provider;
-use crate::scope::{Alive, CallIds, Scope};
+use crate::scope::Scope;
 use crate::tool::Toolbox;
 use crate::turn::nearest;
 
@@ -160,191 +154,33 @@ impl Router {
         self.peers.get(name).is_none_or(|peer| matches!(*peer, Peer::User(_)))
     }
 
-    /// What comes of a Forward to nobody: it is not sent, and its sender reads who there is.
-    fn undelivered(&self, forward: &Forward, scope: &Scope) -> Return {
+    /// A Forward to nobody is not sent, and its sender reads who there is.
+    fn undelivered(&self, forward: &Forward, scope: &Scope) -> Delivery {
         let roster = &self.scene().roster;
         let (nearest, count) = (nearest(&forward.receiver, roster.names()), roster.peers().len());
         let error = CallError::UnknownAgent { agent: Arc::clone(&forward.receiver), nearest, count };
         scope.show(forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
-        forward.answer(Err(error))
+        Delivery::Refused(error)
     }
 }
 
 impl Deliver for Router {
-    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope) -> BoxFuture<'static, Return> {
-        let forward = Arc::new(forward);
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, parent: Option<Lease>) -> Delivery {
         let Some(peer) = self.peers.get(&forward.receiver).map(|peer| peer.clone()) else {
-            return Box::pin(ready(self.undelivered(&forward, scope)));
+            return self.undelivered(&forward, scope);
         };
-        scope.emit(&forward, || EventKind::Forward { forward: Arc::clone(&forward) });
-        let pending = Pending { forward: Arc::clone(&forward), scope: scope.clone(), is_over: false };
-        // Counted before the look at the scope: whoever cancels it and then waits for its end waits for this one too.
-        let alive = scope.population().join();
+        // Counted before the look at the scope: a wait for the end of a scope that is cancelled waits for this one too.
+        let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
+        scope.emit(call.forward(), || EventKind::Forward { forward: Arc::clone(call.forward()) });
         if scope.is_cancelled() {
-            let is_shut_down = self.root.is_cancelled();
-            return pending.on(ready(Err(if is_shut_down { CallError::ShutDown } else { CallError::Cancelled })));
+            let error = if scope.is_shut_down() { CallError::ShutDown } else { CallError::Cancelled };
+            return Delivery::answered(call, Err(error));
         }
-        match peer {
-            Peer::Actor(actor) => pending.on(actor.call(forward, scope, self)),
-            Peer::User(answerer) => pending.on(invoke(forward, Mind::Person(answerer), scope.clone(), alive)),
-            Peer::Agent(seat) => {
-                let doors = Doors { seat, scene: self.scene(), deliver: Arc::clone(&self) as Arc<dyn Deliver> };
-                pending.on(invoke(forward, Mind::Model(doors), scope.clone(), alive))
-            }
-        }
-    }
-}
-
-/// Starts an invocation and waits for its Return; kills it when dropped.
-async fn invoke(forward: Arc<Forward>, mind: Mind, scope: Scope, alive: Alive) -> Result<Content, CallError> {
-    let name = Arc::clone(&forward.receiver);
-    let unreachable = |reason: String| CallError::Unreachable { name: Arc::clone(&name), reason: reason.into() };
-    // Boxed, so that what it takes to start is gone while the call goes on.
-    let starting = Box::pin(Invocation::spawn(None, Invocation, alive));
-    let (invocation, _) = starting.await.map_err(|error| unreachable(error.to_string()))?;
-    let (reply, answer) = oneshot::channel::<Return>();
-    let mut guard = KillOnDrop(Some(invocation.get_cell()));
-    let begin = Begin { forward, mind, scope, reply: reply.into() };
-    invocation.cast(begin).map_err(|error| unreachable(error.to_string()))?;
-    drop(invocation);
-    let answer = answer.await;
-    guard.0 = None;
-    answer.map_or(Err(CallError::Unanswered { name }), |answer| answer.result)
-}
-
-/// Kills an actor when dropped.
-struct KillOnDrop(Option<ActorCell>);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        if let Some(actor) = &self.0 {
-            actor.kill();
-        }
-    }
-}
-
-/// A Forward without an outcome yet. Dropped in that state, its outcome is that it was cancelled.
-struct Pending {
-    forward: Arc<Forward>,
-    scope: Scope,
-    is_over: bool,
-}
-
-impl Pending {
-    fn on<F>(mut self, answer: F) -> BoxFuture<'static, Return>
-    where
-        F: Future<Output = Result<Content, CallError>> + Send + 'static,
-    {
-        Box::pin(async move {
-            let answered = AssertUnwindSafe(answer).catch_unwind().await;
-            let name = || Arc::clone(&self.forward.receiver);
-            let result = answered
-                .unwrap_or_else(|panic| Err(CallError::Panicked { name: name(), message: panic_text(&*panic) }));
-            self.end(result)
-        })
-    }
-
-    fn end(&mut self, result: Result<Content, CallError>) -> Return {
-        self.is_over = true;
-        let answer = self.forward.answer(result);
-        self.scope.emit(&self.forward, || EventKind::Return { answer: Arc::new(answer.clone()) });
-        answer
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.end(Err(CallError::Cancelled));
-        }
-    }
-}
-
-/// An actor that serves Forwards, with the type of its messages forgotten.
-#[derive(Clone)]
-pub(crate) struct ActorPeer {
-    cell: ActorCell,
-    send: Arc<dyn Fn(Incoming) -> bool + Send + Sync>,
-}
-
-impl ActorPeer {
-    pub(crate) fn new<M: ractor::Message + From<Incoming>>(actor: ActorRef<M>) -> Self {
-        Self { cell: actor.get_cell(), send: Arc::new(move |incoming| actor.cast(incoming.into()).is_ok()) }
-    }
-
-    /// Hands over a Forward, and waits for the answer or for the actor's end.
-    fn call(
-        self,
-        forward: Arc<Forward>,
-        scope: &Scope,
-        deliver: Arc<dyn Deliver>,
-    ) -> impl Future<Output = Result<Content, CallError>> + Send + use<> {
-        let scope = scope.child();
-        async move {
-            let name = Arc::clone(&forward.receiver);
-            let (reply, mut answer) = oneshot::channel();
-            // Both ends: what is below ends when the actor has answered, and when the caller cancels.
-            let (_cancellation, cancellation) = (scope.cancel_on_drop(), scope.cancel_on_drop());
-            let line = Line {
-                deliver,
-                scope: scope.clone(),
-                forward: Arc::clone(&forward),
-                ids: CallIds::under(forward.call_id),
-            };
-            let reply =
-                ReplyPort { port: reply.into(), forward: Arc::clone(&forward), scope, _cancellation: cancellation };
-            if !(self.send)(Incoming { forward, caller: Caller(Arc::new(line)), reply }) {
-                return Err(CallError::Unreachable { name, reason: "the actor has stopped".into() });
-            }
-            let answered = tokio::select! {
-                biased;
-                answered = &mut answer => answered.ok(),
-                // A port that a dead actor's state still holds would never be heard of.
-                _ = self.cell.wait(None) => answer.try_recv().ok(),
-            };
-            answered.map_or(Err(CallError::Unanswered { name }), |answer: Return| answer.result)
-        }
-    }
-}
-
-/// A [`Forward`] that has reached an actor, with the port for its answer.
-///
-/// An actor that others may call takes this as a message: `impl From<Incoming> for MyMessage`.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Incoming {
-    /// What the actor is asked.
-    pub forward: Arc<Forward>,
-    /// Calls agents on behalf of this Forward. What is under way when it is answered is cancelled.
-    pub caller: Caller,
-    /// Where the answer goes.
-    pub reply: ReplyPort,
-}
-
-/// Where an actor's answer to a [`Forward`] goes. Dropped unused, the caller gets an error.
-pub struct ReplyPort {
-    port: RpcReplyPort<Return>,
-    forward: Arc<Forward>,
-    scope: Scope,
-    _cancellation: DropGuard,
-}
-
-impl ReplyPort {
-    /// Answers. If the caller has cancelled the call, the answer is dropped and observers are told.
-    pub fn send(self, result: Result<impl Into<Content>, CallError>) {
-        if self.port.send(self.forward.answer(result.map(Into::into))).is_err() {
-            self.scope.show(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
-        }
-    }
-
-    /// Waits until the caller cancels the call. Work for it may end then.
-    pub async fn cancelled(&self) {
-        self.scope.cancelled().await;
-    }
-}
-
-impl fmt::Debug for ReplyPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplyPort").field("call_id", &self.forward.call_id).finish_non_exhaustive()
+        let callee: Box<dyn Callee> = match peer {
+            Peer::Actor(actor) => Box::new(ActorCall { actor, deliver: self }),
+            Peer::User(answerer) => Box::new(Mind::Person(answerer)),
+            Peer::Agent(seat) => Box::new(Mind::Model(Doors { seat, scene: self.scene(), deliver: self })),
+        };
+        Delivery::to(callee, call)
     }
 }

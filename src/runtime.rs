@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use crate::actor_peer::{ActorPeer, Incoming};
 use crate::agent::Agent;
 use crate::builtin::{self, CALL_AGENT, FINISH};
 use crate::error::BuildError;
 use crate::message::{Answerer, CallId, Content, Name};
+use crate::observers::{Events, Hub};
 use crate::provider::Provider;
-use crate::router::{ActorPeer, Incoming, Peer, Router};
-use crate::scope::{Events, Hub, Scope};
+use crate::router::{Peer, Router};
+use crate::scope::Scope;
+use crate::threads::{DEFAULT_THREADS, Threads};
 use crate::tool::{Tool, ToolSpec, Toolbox};
 use crate::user::{Report, RunError, User};
 
@@ -132,30 +135,42 @@ impl Runtime {
     }
 
     /// The events of all calls from now on. Up to `capacity` wait to be read; further ones are lost, and counted.
+    ///
+    /// A capacity above [`Semaphore::MAX_PERMITS`](tokio::sync::Semaphore::MAX_PERMITS) is taken for that. After a
+    /// [`Runtime::shutdown`] the stream is over at once.
     #[must_use]
     pub fn events(&self, capacity: usize) -> Events {
         self.router.root().hub().stream(capacity)
     }
 
-    /// How many invocations of agents and users are alive.
+    /// How many calls are alive: sent, and without an outcome yet.
     #[must_use]
     pub fn invocations(&self) -> usize {
-        self.router.root().population().count()
+        self.router.root().tracker().count()
     }
 
-    /// Waits until no invocation is alive.
+    /// Waits until no call is alive.
     pub async fn idle(&self) {
-        self.router.root().population().none().await;
+        self.router.root().tracker().none().await;
     }
 
-    /// Cancels every call, and waits until all invocations have ended. Further calls fail with
-    /// [`CallError::ShutDown`](crate::CallError::ShutDown).
+    /// Cancels every call, waits until all have their outcomes and all their tools have ended, and ends the streams of
+    /// [`Runtime::events`]. Further calls fail with [`CallError::ShutDown`](crate::CallError::ShutDown).
     ///
-    /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for.
+    /// Once begun it goes on, even if the future is dropped, as it is when a tool shuts down its own runtime.
+    ///
+    /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for. Calls that do not
+    /// end, because they block an async thread or because their tokio runtime is not driven, are waited for as long as
+    /// other calls end, and one second more; then their outcome is recorded as cancelled.
     pub async fn shutdown(&self) {
-        self.router.root().cancel();
-        self.idle().await;
-        self.router.root().hub().close();
+        let root = self.router.root().clone();
+        root.cancel();
+        let closing = tokio::spawn(async move {
+            root.tracker().ended().await;
+            root.hub().close();
+        });
+        // It fails only with the tokio runtime.
+        let _ = closing.await;
     }
 }
 
@@ -176,6 +191,7 @@ pub struct RuntimeBuilder {
     tools: Vec<Arc<dyn Tool>>,
     call_ids: Option<Box<dyn FnMut() -> CallId + Send>>,
     records_content: bool,
+    blocking_threads: Option<usize>,
 }
 
 /// Somebody who is about to join a runtime.
@@ -236,6 +252,17 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How many [functions that block](crate::tool::blocking) run at the same time, each on a thread; further ones wait
+    /// for their turn. Default: 512.
+    ///
+    /// The threads are the runtime's own, not those of `tokio::task::spawn_blocking`. They are started when they are
+    /// needed, and end after ten seconds without work. One that waits for a call of an agent, by `block_on`, is not
+    /// counted meanwhile; with these there are at most 10,000, and a tool for which there is none fails.
+    pub fn blocking_threads(mut self, threads: usize) -> Self {
+        self.blocking_threads = Some(threads);
+        self
+    }
+
     /// Builds the runtime.
     ///
     /// # Errors
@@ -251,7 +278,8 @@ impl RuntimeBuilder {
             }
         }
         let tools = toolbox(self.tools.into_iter().map(|tool| (tool.spec(), tool)).collect())?;
-        let root = Scope::root(Hub::new(self.records_content));
+        let threads = Threads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
+        let root = Scope::root(Hub::new(self.records_content), threads);
         let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
         let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;

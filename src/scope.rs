@@ -1,18 +1,19 @@
-//! What all calls below one held call have in common: they are cancelled together and observed together.
+//! Cancellation and observers of a held call and of all calls below it, and the count of those that are alive.
 //!
-//! A cancellation reaches every call of a scope at once, however deep. Observing never waits: whoever
-//! reads too slowly loses events and is told how many.
+//! A cancellation reaches every call of a scope at once, however deep.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use slab::Slab;
 use tokio::sync::Notify;
-use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{Event, EventKind};
 use crate::message::{CallId, Forward};
-use crate::trace::{Entry, Log};
+use crate::observers::{CallObservers, Hub};
+use crate::threads::Threads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
 #[derive(Clone)]
@@ -20,48 +21,59 @@ pub(crate) struct Scope(Arc<Shared>);
 
 struct Shared {
     cancellation: CancellationToken,
-    sinks: Arc<[Sink]>,
-    population: Arc<Population>,
+    observers: Option<Arc<CallObservers>>,
+    tracker: Arc<Tracker>,
+    root: Arc<Root>,
+}
+
+/// The parts that all scopes of a runtime share.
+struct Root {
     hub: Arc<Hub>,
+    threads: Threads,
+    cancellation: CancellationToken,
 }
 
 impl Scope {
     /// A scope that nothing is above.
-    pub(crate) fn root(hub: Hub) -> Self {
-        let (cancellation, sinks, population) = (CancellationToken::new(), Arc::default(), Arc::default());
-        Self(Arc::new(Shared { cancellation, sinks, population, hub: Arc::new(hub) }))
+    pub(crate) fn root(hub: Hub, threads: Threads) -> Self {
+        let cancellation = CancellationToken::new();
+        let root = Root { hub: Arc::new(hub), threads, cancellation: cancellation.clone() };
+        Self(Arc::new(Shared { cancellation, observers: None, tracker: Arc::default(), root: Arc::new(root) }))
     }
 
     /// A scope that is cancelled with this one, or alone.
     pub(crate) fn child(&self) -> Self {
-        let Shared { cancellation, sinks, population, .. } = &*self.0;
-        self.with(cancellation.child_token(), Arc::clone(sinks), Arc::clone(population))
+        self.with(self.0.observers.clone(), Arc::clone(&self.0.tracker))
     }
 
-    /// Like [`Scope::child`], with a population that is counted by itself.
-    pub(crate) fn populated_child(&self) -> Self {
-        let Shared { cancellation, sinks, population, .. } = &*self.0;
-        self.with(cancellation.child_token(), Arc::clone(sinks), Population::under(population))
+    /// Like [`Scope::child`], with a log, and with calls that are counted by themselves.
+    pub(crate) fn held_child(&self) -> Self {
+        self.with(Some(Arc::default()), Tracker::under(&self.0.tracker))
     }
 
-    /// The same scope, observed by one more.
-    pub(crate) fn observed_by(&self, sink: Sink) -> Self {
-        let Shared { cancellation, sinks, population, .. } = &*self.0;
-        self.with(cancellation.clone(), sinks.iter().cloned().chain([sink]).collect(), Arc::clone(population))
-    }
-
-    fn with(&self, cancellation: CancellationToken, sinks: Arc<[Sink]>, population: Arc<Population>) -> Self {
-        Self(Arc::new(Shared { cancellation, sinks, population, hub: Arc::clone(&self.0.hub) }))
+    fn with(&self, observers: Option<Arc<CallObservers>>, tracker: Arc<Tracker>) -> Self {
+        let Shared { cancellation, root, .. } = &*self.0;
+        Self(Arc::new(Shared { cancellation: cancellation.child_token(), observers, tracker, root: Arc::clone(root) }))
     }
 
     /// The observers of the whole runtime.
-    pub(crate) fn hub(&self) -> &Hub {
-        &self.0.hub
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.0.root.hub
     }
 
-    /// The invocations in this scope.
-    pub(crate) fn population(&self) -> &Arc<Population> {
-        &self.0.population
+    /// The observers of the held call, if it is one.
+    pub(crate) fn observers(&self) -> Option<&Arc<CallObservers>> {
+        self.0.observers.as_ref()
+    }
+
+    /// The threads of tools that block.
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.0.root.threads
+    }
+
+    /// The calls in this scope.
+    pub(crate) fn tracker(&self) -> &Arc<Tracker> {
+        &self.0.tracker
     }
 
     pub(crate) fn cancel(&self) {
@@ -75,6 +87,11 @@ impl Scope {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled()
+    }
+
+    /// Whether the whole runtime has been shut down.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.0.root.cancellation.is_cancelled()
     }
 
     pub(crate) async fn cancelled(&self) {
@@ -91,24 +108,23 @@ impl Scope {
         }
     }
 
-    /// Whether anybody sees every step, as a log does not.
+    /// Whether every step is observed, as a log does not.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.0.hub.observers.load(Ordering::Relaxed) > 0
-            || self.0.sinks.iter().any(|sink| matches!(sink, Sink::Stream(_)))
+        self.hub().is_observed() || self.0.observers.as_ref().is_some_and(|observers| observers.is_streamed())
     }
 
     pub(crate) fn records_content(&self) -> bool {
-        self.0.hub.records_content
+        self.hub().records_content()
     }
 
     /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
-        if !self.0.sinks.is_empty() || self.0.hub.observers.load(Ordering::Relaxed) > 0 {
-            let sequence = self.0.hub.sequence.fetch_add(1, Ordering::Relaxed);
+        if self.0.observers.is_some() || self.hub().is_observed() {
+            let sequence = self.hub().next_sequence();
             let event = Event { sequence, call_id: forward.call_id, parent: forward.parent, kind: kind() };
-            self.0.hub.observe(&event);
-            for sink in &*self.0.sinks {
-                sink.observe(&event);
+            self.hub().observe(&event);
+            if let Some(observers) = &self.0.observers {
+                observers.observe(&event);
             }
         }
     }
@@ -121,166 +137,69 @@ impl Scope {
     }
 }
 
-/// The observers of a whole runtime, and the count of its events.
+/// A call that has no outcome yet, as its tracker sees it.
+pub(crate) trait Open: Send + Sync {
+    /// Records that it was cancelled, without waiting for the callee.
+    fn close(&self);
+}
+
+/// The calls that are alive, and a way to wait until none is.
 #[derive(Default)]
-pub(crate) struct Hub {
-    sequence: AtomicU64,
-    observers: AtomicUsize,
-    streams: RwLock<Vec<Sink>>,
-    records_content: bool,
-}
-
-impl Hub {
-    /// A hub; with `records_content`, spans carry what was said.
-    pub(crate) fn new(records_content: bool) -> Self {
-        Self { records_content, ..Self::default() }
-    }
-
-    /// One more stream of all events.
-    pub(crate) fn stream(&self, capacity: usize) -> Events {
-        let (sink, events) = Events::bounded(capacity);
-        self.change(|streams| streams.push(sink));
-        events
-    }
-
-    /// Ends all streams of all events.
-    pub(crate) fn close(&self) {
-        self.change(Vec::clear);
-    }
-
-    fn observe(&self, event: &Event) {
-        if self.observers.load(Ordering::Relaxed) > 0 {
-            let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
-            streams.iter().for_each(|stream| stream.observe(event));
-            if !streams.iter().all(Sink::is_read) {
-                drop(streams);
-                self.change(|streams| streams.retain(Sink::is_read));
-            }
-        }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Vec<Sink>)) {
-        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut streams);
-        self.observers.store(streams.len(), Ordering::Relaxed);
-    }
-}
-
-/// Where events go.
-#[derive(Clone)]
-pub(crate) enum Sink {
-    /// Into a log, if the log has use for them.
-    Log(Arc<Mutex<Log>>),
-    /// Into a stream.
-    Stream(StreamSink),
-}
-
-impl Sink {
-    fn observe(&self, event: &Event) {
-        match self {
-            Self::Log(log) => {
-                if let Some(entry) = Entry::of(event) {
-                    log.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
-                }
-            }
-            Self::Stream(stream) => stream.observe(event),
-        }
-    }
-
-    fn is_read(&self) -> bool {
-        !matches!(self, Self::Stream(stream) if stream.sender.is_closed())
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct StreamSink {
-    sender: mpsc::Sender<Event>,
-    lost: Arc<AtomicU64>,
-}
-
-impl StreamSink {
-    fn observe(&self, event: &Event) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A bounded stream of events.
-///
-/// It never holds up what it observes: when it is full, further events are lost and counted. Memory is
-/// taken for the events that wait to be read, not for the capacity.
-#[derive(Debug)]
-pub struct Events {
-    receiver: mpsc::Receiver<Event>,
-    lost: Arc<AtomicU64>,
-}
-
-impl Events {
-    pub(crate) fn bounded(capacity: usize) -> (Sink, Self) {
-        let (sender, receiver) = mpsc::channel(capacity.max(1));
-        let lost = Arc::default();
-        (Sink::Stream(StreamSink { sender, lost: Arc::clone(&lost) }), Self { receiver, lost })
-    }
-
-    /// The next event; `None` when there will be no more. Dropping the future loses no event.
-    pub async fn next(&mut self) -> Option<Event> {
-        self.receiver.recv().await
-    }
-
-    /// The next event, if one is waiting to be read.
-    pub fn try_next(&mut self) -> Option<Event> {
-        self.receiver.try_recv().ok()
-    }
-
-    /// How many events were lost so far because the stream was full.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<Event>> {
-        self.receiver.poll_recv(context)
-    }
-}
-
-/// How many invocations are alive, and a way to wait until none is.
-#[derive(Default)]
-pub(crate) struct Population {
+pub(crate) struct Tracker {
+    /// Those that no part counts.
+    open: Mutex<Slab<Weak<dyn Open>>>,
     alive: AtomicUsize,
+    /// The number of calls that have ended so far.
+    ended: AtomicUsize,
     empty: Notify,
-    /// The population that this one is a part of.
-    whole: Option<Arc<Population>>,
+    whole: Option<Part>,
+    parts: Mutex<Slab<Weak<Tracker>>>,
 }
 
-impl Population {
+/// The time without the end of any call after which calls that are cancelled are no longer waited for.
+const STALLED: Duration = Duration::from_secs(1);
+
+impl Tracker {
     fn under(whole: &Arc<Self>) -> Arc<Self> {
-        Arc::new(Self { whole: Some(Arc::clone(whole)), ..Self::default() })
+        Arc::new_cyclic(|part| {
+            let place = lock(&whole.parts).insert(Weak::clone(part));
+            Self { whole: Some(Part { whole: Arc::clone(whole), place }), ..Self::default() }
+        })
     }
 
-    /// One more, until the value is dropped.
-    pub(crate) fn join(self: &Arc<Self>) -> Alive {
-        self.enter();
-        Alive(Arc::clone(self))
+    /// One more call, and its place.
+    pub(crate) fn enter(&self, call: Weak<dyn Open>) -> usize {
+        self.count_in();
+        lock(&self.open).insert(call)
     }
 
-    fn enter(&self) {
+    fn count_in(&self) {
         self.alive.fetch_add(1, Ordering::Relaxed);
-        self.whole.iter().for_each(|whole| whole.enter());
+        self.whole.iter().for_each(|part| part.whole.count_in());
+    }
+
+    /// The call at that place has ended.
+    pub(crate) fn leave(&self, place: usize) {
+        let call = lock(&self.open).try_remove(place);
+        drop(call);
+        self.count_out();
     }
 
     /// Leaves the whole first: when the part is empty, the whole is known to be without it.
-    fn leave(&self) {
-        self.whole.iter().for_each(|whole| whole.leave());
+    fn count_out(&self) {
+        self.whole.iter().for_each(|part| part.whole.count_out());
+        self.ended.fetch_add(1, Ordering::Relaxed);
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.empty.notify_waiters();
         }
     }
 
+    /// How many calls are alive.
     pub(crate) fn count(&self) -> usize {
         self.alive.load(Ordering::Acquire)
     }
 
+    /// Waits until no call is alive.
     pub(crate) async fn none(&self) {
         loop {
             let emptied = self.empty.notified();
@@ -290,29 +209,70 @@ impl Population {
             emptied.await;
         }
     }
+
+    /// Waits until no call is alive, all of which are cancelled. Those that do not end, because their tokio runtime is
+    /// not driven or their thread is blocked, get their outcome here.
+    pub(crate) async fn ended(&self) {
+        let stalled = self.stalled(|| self.count() == 0);
+        let is_stalled = tokio::select! {
+            biased;
+            () = self.none() => false,
+            () = stalled => true,
+        };
+        if is_stalled {
+            self.close();
+        }
+    }
+
+    /// Waits until `is_done`, or until no call has ended for a while.
+    pub(crate) async fn stalled(&self, is_done: impl Fn() -> bool) {
+        let mut before = None;
+        while !is_done() {
+            let ended = self.ended.load(Ordering::Relaxed);
+            if before.replace(ended) == Some(ended) {
+                return;
+            }
+            tokio::time::sleep(STALLED).await;
+        }
+    }
+
+    fn close(&self) {
+        let parts: Vec<_> = lock(&self.parts).iter().filter_map(|(_, part)| part.upgrade()).collect();
+        parts.iter().for_each(|part| part.close());
+        let open: Vec<_> = lock(&self.open).iter().filter_map(|(_, call)| call.upgrade()).collect();
+        open.iter().for_each(|call| call.close());
+    }
 }
 
-/// An invocation that is alive.
-pub(crate) struct Alive(Arc<Population>);
+/// The place of a tracker in the one that it is a part of, which it leaves when it is dropped.
+struct Part {
+    whole: Arc<Tracker>,
+    place: usize,
+}
 
-impl Drop for Alive {
+impl Drop for Part {
     fn drop(&mut self) {
-        self.0.leave();
+        let part = lock(&self.whole.parts).try_remove(self.place);
+        drop(part);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls under a parent, numbered in the order in which they are made.
 pub(crate) struct CallIds {
     parent: CallId,
-    drawn: AtomicU64,
+    drawn: AtomicUsize,
 }
 
 impl CallIds {
     pub(crate) fn under(parent: CallId) -> Self {
-        Self { parent, drawn: AtomicU64::new(0) }
+        Self { parent, drawn: AtomicUsize::new(0) }
     }
 
     pub(crate) fn draw(&self) -> CallId {
-        self.parent.child(self.drawn.fetch_add(1, Ordering::Relaxed))
+        self.parent.child(self.drawn.fetch_add(1, Ordering::Relaxed) as u64)
     }
 }

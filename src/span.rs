@@ -13,36 +13,59 @@ use crate::provider::{Reply, Request};
 use crate::scope::Scope;
 use crate::tool::{ToolCall, ToolOutput};
 
-/// The span of one invocation.
-pub(crate) fn invocation(forward: &Forward, scope: &Scope) -> Span {
-    let span = tracing::info_span!(
-        parent: None,
-        "invoke_agent",
-        otel.name = %format_args!("invoke_agent {}", forward.receiver),
-        gen_ai.operation.name = "invoke_agent",
-        gen_ai.agent.name = %forward.receiver,
-        gen_ai.input.messages = Empty,
-        gen_ai.output.messages = Empty,
-        agentouto.call.id = %forward.call_id,
-        agentouto.call.parent = forward.parent.map(display),
-        agentouto.call.sender = %forward.sender,
-        error.type = Empty,
-    );
-    if scope.records_content() {
-        span.record("gen_ai.input.messages", display(&forward.content));
-    }
-    span
+/// The span of one invocation. One that ends without a result was cancelled.
+pub(crate) struct InvocationSpan {
+    span: Span,
+    records_content: bool,
+    is_over: bool,
 }
 
-/// Adds how an invocation ended.
-pub(crate) fn answered(span: &Span, result: &Result<Content, CallError>, scope: &Scope) {
-    match result {
-        Ok(content) if scope.records_content() => {
-            span.record("gen_ai.output.messages", display(content));
+impl InvocationSpan {
+    pub(crate) fn new(forward: &Forward, scope: &Scope) -> Self {
+        let span = tracing::info_span!(
+            parent: None,
+            "invoke_agent",
+            otel.name = %format_args!("invoke_agent {}", forward.receiver),
+            gen_ai.operation.name = "invoke_agent",
+            gen_ai.agent.name = %forward.receiver,
+            gen_ai.input.messages = Empty,
+            gen_ai.output.messages = Empty,
+            agentouto.call.id = %forward.call_id,
+            agentouto.call.parent = forward.parent.map(display),
+            agentouto.call.sender = %forward.sender,
+            error.type = Empty,
+        );
+        let records_content = scope.records_content();
+        if records_content {
+            span.record("gen_ai.input.messages", display(&forward.content));
         }
-        Ok(_) => {}
-        Err(error) => {
-            span.record("error.type", kind(error));
+        Self { span, records_content, is_over: false }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Adds how the invocation ended.
+    pub(crate) fn answered(mut self, result: &Result<Content, CallError>) {
+        self.is_over = true;
+        match result {
+            Ok(content) if self.records_content => {
+                self.span.record("gen_ai.output.messages", display(content));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.span.record("error.type", kind(error));
+            }
+        }
+    }
+}
+
+impl Drop for InvocationSpan {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let how = if std::thread::panicking() { "panicked" } else { "cancelled" };
+            self.span.record("error.type", how);
         }
     }
 }

@@ -11,10 +11,11 @@ use crate::message::{CallId, Forward, Name, Return};
 use crate::provider::Usage;
 
 /// What was said in a run: every [`Forward`] and [`Return`] in the order in which they happened, and
-/// what the models cost.
+/// what the models cost. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Log {
-    entries: Vec<Entry>,
+    /// Shared by its clones.
+    entries: Arc<Vec<Entry>>,
 }
 
 /// As much of an event as a log keeps. Small, because there are several for each call.
@@ -39,7 +40,7 @@ impl Entry {
 
 impl Log {
     pub(crate) fn push(&mut self, entry: Entry) {
-        self.entries.push(entry);
+        Arc::make_mut(&mut self.entries).push(entry);
     }
 
     /// The messages in order.
@@ -74,7 +75,7 @@ impl Log {
     #[must_use]
     pub fn tree(&self) -> CallTree {
         let mut tree = CallTree::default();
-        for entry in &self.entries {
+        for entry in &*self.entries {
             match entry {
                 Entry::Forward(forward) => tree.begin(forward),
                 Entry::Return(answer) => tree.end(answer),

@@ -2,20 +2,23 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::task::coop;
 use tokio_util::sync::DropGuard;
 
 use crate::context::ChatMessage;
+use crate::delivery::{Deliver as _, Delivery, check_tokio};
 use crate::error::CallError;
 use crate::event::Event;
-use crate::invocation::{Deliver, held};
-use crate::message::{Attachment, CallAgent, CallId, Caller, Content, Forward, Name, Return};
+use crate::message::{Attachment, CallAgent, CallId, Caller, Content, Forward, Name};
+use crate::observers::Events;
 use crate::router::Router;
-use crate::scope::{Events, Scope, Sink};
+use crate::scope::Scope;
+use crate::tool::ToolError;
 use crate::trace::Log;
 
 /// How many events of a call may wait to be read before further ones are lost.
@@ -36,15 +39,13 @@ impl User {
     /// A call of `agent`, to be awaited or observed. Like every future it does nothing until then.
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
-        let log = Arc::default();
-        let scope = self.router.root().populated_child().observed_by(Sink::Log(Arc::clone(&log)));
+        let scope = self.router.root().held_child();
         let cancellation = scope.cancel_on_drop();
         Call {
             call_id: forward.call_id,
             state: State::Unsent(forward, Arc::clone(&self.router)),
             scope,
             events: None,
-            log,
             _cancellation: cancellation,
         }
     }
@@ -62,8 +63,21 @@ impl User {
 
 impl CallAgent for User {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let scope = self.router.root().child();
-        Box::pin(held(send(self.compose(agent, content), &self.router, &scope), scope))
+        let (forward, router) = (self.compose(agent, content), Arc::clone(&self.router));
+        Box::pin(async move {
+            // One that is refused at once must not keep its caller from yielding.
+            coop::consume_budget().await;
+            let scope = router.root().child();
+            let _below = scope.cancel_on_drop();
+            send(forward, &router, &scope).await
+        })
+    }
+
+    fn run_blocking(
+        &self,
+        work: BoxFuture<'static, Result<Content, ToolError>>,
+    ) -> BoxFuture<'static, Result<Content, ToolError>> {
+        work
     }
 }
 
@@ -75,24 +89,28 @@ impl fmt::Debug for User {
 
 /// A call that a user holds: awaited it gives a [`Report`], dropped it is cancelled.
 ///
-/// Nothing is sent before it is first awaited or [observed](Call::next_event).
-/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are
-/// dropped, tools end at their next await, actors are told. A call that is awaited, cancelled or not, is
-/// over when every invocation below it has ended.
+/// Nothing is sent before it is first awaited or [observed](Call::next_event). From then on the callee works by itself,
+/// whether or not the call is polled.
+///
+/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are dropped, tools end at
+/// their next await, actors are told. A call that is awaited, cancelled or not, is over when all calls below it have
+/// their outcomes and their tools have ended. Those that cannot end, because they block their thread or because their
+/// tokio runtime is not driven, are waited for as long as other calls end, and one second more.
+///
+/// Awaited again, it gives the same result.
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct Call {
     call_id: CallId,
     state: State,
     scope: Scope,
     events: Option<Events>,
-    log: Arc<Mutex<Log>>,
     _cancellation: DropGuard,
 }
 
 enum State {
     Unsent(Forward, Arc<Router>),
-    Waiting(BoxFuture<'static, Return>),
-    Over(Option<Return>),
+    Sent(BoxFuture<'static, Result<Content, CallError>>),
+    Over(Result<Content, CallError>, Log),
 }
 
 impl Call {
@@ -117,16 +135,14 @@ impl Call {
 
     /// The next event of the call or of any call below it; `None` when the call is over.
     ///
-    /// Up to 65,536 events wait to be read; further ones are lost, and [counted](Call::lost_events). Events
-    /// are kept only if this is called before the call is first awaited. Dropping the future loses no event.
+    /// Events are kept from the first time that this is called, so call it first to see all. Up to 65,536 wait to be
+    /// read; further ones are lost, and [counted](Call::lost_events). Dropping the future loses no event.
     pub async fn next_event(&mut self) -> Option<Event> {
-        if let State::Unsent(..) = self.state {
-            let (sink, events) = Events::bounded(EVENTS_WAITING);
-            self.scope = self.scope.observed_by(sink);
-            self.events = Some(events);
+        if self.events.is_none() && !matches!(self.state, State::Over(..)) {
+            self.events = self.scope.observers().map(|observers| observers.stream(EVENTS_WAITING));
         }
         std::future::poll_fn(|context| {
-            let is_over = self.poll_return(context).is_ready();
+            let is_over = self.poll_result(context).is_ready();
             let Some(events) = &mut self.events else { return Poll::Ready(None) };
             match is_over {
                 true => Poll::Ready(events.try_next()),
@@ -142,36 +158,49 @@ impl Call {
         self.events.as_ref().map_or(0, Events::lost)
     }
 
-    /// Sends what is unsent, and takes the Return once everything below has ended as well.
-    fn poll_return(&mut self, context: &mut TaskContext<'_>) -> Poll<()> {
-        self.state = match std::mem::replace(&mut self.state, State::Over(None)) {
-            State::Unsent(forward, router) => {
-                let scope = self.scope.clone();
-                State::Waiting(Box::pin(async move {
-                    let answer = send(forward, &router, &scope).await;
-                    // What tools and actors left running.
-                    scope.cancel();
-                    scope.population().none().await;
-                    answer
-                }))
-            }
-            state => state,
-        };
-        if let State::Waiting(answering) = &mut self.state {
-            let answer = ready!(answering.poll_unpin(context));
-            self.state = State::Over(Some(answer));
+    /// Sends what is unsent, and takes the result once everything below has ended as well.
+    fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
+        if let State::Unsent(forward, router) = &self.state {
+            let delivery = send(forward.clone(), router, &self.scope);
+            self.state = State::Sent(Box::pin(settle(delivery, self.scope.clone())));
         }
-        Poll::Ready(())
+        if let State::Sent(settling) = &mut self.state {
+            let result = ready!(settling.poll_unpin(context));
+            let log = self.scope.observers().map(|observers| observers.take_log()).unwrap_or_default();
+            self.state = State::Over(result, log);
+        }
+        match &self.state {
+            State::Over(result, log) => Poll::Ready((result, log)),
+            State::Unsent(..) | State::Sent(_) => Poll::Pending,
+        }
     }
 }
 
-fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> BoxFuture<'static, Return> {
-    match router.is_free_for_a_user(&forward.sender) {
-        true => Arc::clone(router).deliver(forward, scope),
-        false => {
-            let name = Arc::clone(&forward.sender);
-            Box::pin(std::future::ready(forward.answer(Err(CallError::NameTaken { name }))))
-        }
+/// Waits for the result of a held call, and for the end of everything below it.
+async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallError> {
+    let withdrawn = async {
+        scope.cancelled().await;
+        scope.tracker().ended().await;
+    };
+    let result = tokio::select! {
+        biased;
+        result = &mut delivery => result,
+        () = withdrawn => delivery.await,
+    };
+    // What tools and actors left running.
+    scope.cancel();
+    scope.tracker().ended().await;
+    result
+}
+
+fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
+    let refused = match router.is_free_for_a_user(&forward.sender) {
+        true => check_tokio(&forward.receiver).err(),
+        false => Some(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
+    };
+    match refused {
+        Some(error) => Delivery::Refused(error),
+        None => Arc::clone(router).deliver(forward, scope, None),
     }
 }
 
@@ -179,11 +208,9 @@ impl Future for Call {
     type Output = Result<Report, RunError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        ready!(self.poll_return(context));
-        let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
-        let State::Over(answer) = &mut self.state else { return Poll::Pending };
-        let result = answer.take().map_or(Err(CallError::Cancelled), |answer| answer.result);
-        Poll::Ready(match result {
+        let (result, log) = ready!(self.poll_result(context));
+        let log = log.clone();
+        Poll::Ready(match result.clone() {
             Ok(Content { text, attachments }) => Ok(Report { output: text, attachments, log }),
             Err(error) => Err(RunError { error, log }),
         })

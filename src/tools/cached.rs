@@ -7,7 +7,6 @@ mod shelf;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,9 +15,10 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use self::shelf::{Bounds, Shelf};
-use crate::invocation::{panic_text, run};
 use crate::message::Content;
+use crate::panics::contain;
 use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+use crate::tool_run::run_tool;
 
 /// A tool whose results are kept for a while: the same call gets the same result, and the tool is not run again.
 ///
@@ -115,10 +115,8 @@ impl Cached {
         let (tool, arguments, context) = (Arc::clone(&self.tool), arguments.clone(), context.clone());
         let (bounds, caller) = (self.bounds, Arc::downgrade(presence));
         let running = async move {
-            let result = match AssertUnwindSafe(run(&tool, arguments, context)).catch_unwind().await {
-                Ok(result) => result,
-                Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
-            };
+            let result = contain(async move { run_tool(&tool, arguments, context).await }).await;
+            let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
             match &result {
                 Ok(content) => lock(&entry.store).shelf.keep(&entry.key, content, &bounds, Instant::now()),
                 // It may have failed because its caller was cancelled.

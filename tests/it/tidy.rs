@@ -8,14 +8,47 @@ use std::path::Path;
 const FLOORS: [&[&str]; 4] = [
     &["message", "agent", "tool", "context", "provider", "event", "error"],
     &["prompt", "builtin", "turn", "trace"],
-    &["scope", "span", "invocation", "router", "user", "runtime"],
+    &[
+        "panics",
+        "threads",
+        "observers",
+        "scope",
+        "span",
+        "outcome",
+        "delivery",
+        "tool_run",
+        "actor_peer",
+        "invocation",
+        "router",
+        "user",
+        "runtime",
+    ],
     &["schema", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 14] = [
-    ("ractor", &["invocation", "router", "runtime"]),
-    ("tokio", &["scope", "invocation", "router", "user", "providers", "tools", "mcp"]),
+const FOREIGN: [(&str, &[&str]); 16] = [
+    ("ractor", &["delivery", "actor_peer", "invocation", "runtime"]),
+    (
+        "tokio",
+        &[
+            "threads",
+            "observers",
+            "scope",
+            "delivery",
+            "tool_run",
+            "actor_peer",
+            "invocation",
+            "router",
+            "user",
+            "runtime",
+            "providers",
+            "tools",
+            "mcp",
+        ],
+    ),
+    ("async_task", &["threads"]),
+    ("slab", &["observers", "scope"]),
     ("dashmap", &["router"]),
     ("reqwest", &["providers/http"]),
     ("secrecy", &["providers/http", "providers/api"]),

@@ -1,0 +1,109 @@
+//! Actors as peers: a Forward reaches one as a message of its own, and its answer is the Return.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ractor::{ActorCell, ActorRef};
+use tokio_util::sync::DropGuard;
+
+use crate::delivery::{Callee, Deliver, ScopedCaller, Stop};
+use crate::error::CallError;
+use crate::message::{Caller, Content, Forward};
+use crate::outcome::{Lease, Outcome};
+use crate::scope::{CallIds, Open as _, Scope};
+
+/// An actor that serves Forwards, with the type of its messages forgotten.
+#[derive(Clone)]
+pub(crate) struct ActorPeer {
+    cell: ActorCell,
+    send: Arc<dyn Fn(Incoming) -> bool + Send + Sync>,
+}
+
+impl ActorPeer {
+    pub(crate) fn new<M: ractor::Message + From<Incoming>>(actor: ActorRef<M>) -> Self {
+        Self { cell: actor.get_cell(), send: Arc::new(move |incoming| actor.cast(incoming.into()).is_ok()) }
+    }
+}
+
+/// An actor that is about to get a Forward.
+pub(crate) struct ActorCall {
+    pub(crate) actor: ActorPeer,
+    pub(crate) deliver: Arc<dyn Deliver>,
+}
+
+impl Callee for ActorCall {
+    /// Hands over the Forward, and waits beside the caller for the actor's answer or end, so that the call ends even if
+    /// its caller is not polled.
+    fn begin(self: Box<Self>, call: Lease) -> Option<Stop> {
+        let Self { actor, deliver } = *self;
+        let scope = call.scope().child();
+        let (forward, outcome) = (Arc::clone(call.forward()), Arc::clone(call.outcome()));
+        let ids = CallIds::under(forward.call_id);
+        let caller = ScopedCaller { deliver, scope: scope.clone(), call: Arc::clone(&outcome), ids };
+        let reply = ReplyPort { call: outcome, scope: scope.clone(), _below: scope.cancel_on_drop() };
+        if !(actor.send)(Incoming { forward, caller: Caller(Arc::new(caller)), reply }) {
+            let name = Arc::clone(&call.forward().receiver);
+            call.answer(Err(CallError::Unreachable { name, reason: "the actor has stopped".into() }));
+            return None;
+        }
+        let stop = Stop::Forget(scope.clone());
+        tokio::spawn(async move {
+            // What is below ends when the actor has answered, and when it has ended without.
+            let _below = scope.cancel_on_drop();
+            tokio::select! {
+                () = scope.cancelled() => {}
+                // A port that a dead actor's state still holds would never be heard of.
+                _ = actor.cell.wait(None) => {}
+            }
+            drop(call);
+        });
+        Some(stop)
+    }
+}
+
+/// A [`Forward`] that has reached an actor, with the port for its answer.
+///
+/// An actor that others may call takes this as a message: `impl From<Incoming> for MyMessage`.
+///
+/// To call agents for it, spawn a task, and go on with the next message: an actor that awaits a call in its handler
+/// answers nobody meanwhile, and if the callee calls it back, both wait for ever.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Incoming {
+    /// What the actor is asked.
+    pub forward: Arc<Forward>,
+    /// Calls agents on behalf of this Forward. Calls that are under way when it is answered are cancelled.
+    pub caller: Caller,
+    /// Where the answer goes.
+    pub reply: ReplyPort,
+}
+
+/// The port for an actor's answer to a [`Forward`]. Dropped unused, the caller gets an error.
+pub struct ReplyPort {
+    call: Arc<Outcome>,
+    /// Ends when the caller has cancelled the call, and when there is an answer.
+    scope: Scope,
+    _below: DropGuard,
+}
+
+impl ReplyPort {
+    /// Answers. If the caller has cancelled the call, the answer is dropped and observers are told.
+    pub fn send(self, result: Result<impl Into<Content>, CallError>) {
+        if self.scope.is_cancelled() {
+            self.call.close();
+        }
+        self.call.answer(result.map(Into::into));
+        self.call.end_if_alone();
+    }
+
+    /// Waits until the call is cancelled. Work for it may end then.
+    pub async fn cancelled(&self) {
+        self.scope.cancelled().await;
+    }
+}
+
+impl fmt::Debug for ReplyPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyPort").field("call_id", &self.call.forward().call_id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! The way of a Forward from its caller to the callee, and of the result back: [`Delivery`].
+//!
+//! A callee begins when the delivery is first polled, and needs no further poll to end. A delivery that is dropped
+//! withdraws the Forward.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use ractor::ActorCell;
+use tokio::runtime::Handle;
+use tokio::task::coop;
+
+use crate::error::CallError;
+use crate::event::EventKind;
+use crate::message::{CallAgent, Content, Forward, Name};
+use crate::outcome::{Lease, Outcome};
+use crate::scope::{CallIds, Scope};
+use crate::threads::poll_call;
+use crate::tool::{Progress, ToolCallId, ToolError};
+
+/// The door through which a Forward leaves.
+pub(crate) trait Deliver: Send + Sync {
+    /// Sends a Forward at once, as a part of the call that makes it.
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, parent: Option<Lease>) -> Delivery;
+}
+
+/// A callee that has not begun.
+pub(crate) trait Callee: Send {
+    /// Begins to serve the call. Without a way to stop it, the call is over already.
+    fn begin(self: Box<Self>, call: Lease) -> Option<Stop>;
+}
+
+/// A Forward on its way; awaited, it gives the result of its Return.
+pub(crate) enum Delivery {
+    /// It was not sent.
+    Refused(CallError),
+    /// It was sent.
+    Sent { call: Arc<Outcome>, waiting: Option<(Lease, Box<dyn Callee>)>, stop: Option<Stop> },
+}
+
+impl Delivery {
+    /// A Forward whose callee begins when this is first polled.
+    pub(crate) fn to(callee: Box<dyn Callee>, call: Lease) -> Self {
+        Self::Sent { call: Arc::clone(call.outcome()), waiting: Some((call, callee)), stop: None }
+    }
+
+    /// A Forward whose result is there already.
+    pub(crate) fn answered(call: Lease, result: Result<Content, CallError>) -> Self {
+        call.answer(result);
+        Self::Sent { call: Arc::clone(call.outcome()), waiting: None, stop: None }
+    }
+}
+
+impl Future for Delivery {
+    type Output = Result<Content, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Refused(error) => Poll::Ready(Err(error.clone())),
+            Self::Sent { call, waiting, stop } => {
+                if let Some((lease, callee)) = waiting.take() {
+                    *stop = callee.begin(lease);
+                }
+                poll_call(|| call.poll_result(context))
+            }
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Self::Sent { call, stop, .. } = self
+            && !call.is_over()
+        {
+            call.withdraw();
+            if let Some(stop) = stop.take() {
+                stop.stop(call);
+            }
+        }
+    }
+}
+
+/// A way to stop a callee that serves a call.
+pub(crate) enum Stop {
+    /// Kills an invocation. The call is over when it has ended.
+    Kill(ActorCell),
+    /// Cancels what an actor that is a peer does for the call, whose answer is not waited for.
+    Forget(Scope),
+}
+
+impl Stop {
+    fn stop(self, call: &Outcome) {
+        match self {
+            // A scope that is cancelled has reached the invocation already.
+            Self::Kill(_) if call.scope().is_cancelled() => {}
+            Self::Kill(invocation) => invocation.kill(),
+            Self::Forget(below) => {
+                call.end_if_alone();
+                below.cancel();
+            }
+        }
+    }
+}
+
+/// Says that there is no tokio runtime here, without which nothing can begin.
+pub(crate) fn check_tokio(callee: &Name) -> Result<(), CallError> {
+    let reason = || "a call must be polled within a tokio runtime".into();
+    Handle::try_current().map(drop).map_err(|_| CallError::Unreachable { name: Arc::clone(callee), reason: reason() })
+}
+
+/// Calls agents for a tool or an actor, in its name, as long as its own call goes on.
+pub(crate) struct ScopedCaller {
+    pub(crate) deliver: Arc<dyn Deliver>,
+    /// Ends with the tool, or with the actor's answer.
+    pub(crate) scope: Scope,
+    /// The call that is served.
+    pub(crate) call: Arc<Outcome>,
+    pub(crate) ids: CallIds,
+}
+
+impl CallAgent for ScopedCaller {
+    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
+        let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
+        let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
+        let (deliver, call, scope) = (Arc::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
+        Box::pin(async move {
+            // One that is refused at once must not keep its caller from yielding.
+            coop::consume_budget().await;
+            check_tokio(&forward.receiver)?;
+            // Nothing is sent for a call that is over.
+            let parent = call.lease().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
+            let below = scope.child();
+            let _below = below.cancel_on_drop();
+            deliver.deliver(forward, &below, Some(parent)).await
+        })
+    }
+
+    fn progress(&self, id: &ToolCallId, progress: Progress) {
+        if self.scope.is_streamed()
+            && !self.scope.is_cancelled()
+            && let Some(lease) = self.call.lease()
+        {
+            lease.show(|| EventKind::ToolProgress { id: Arc::clone(id), progress });
+        }
+    }
+
+    fn run_blocking(&self, work: Work) -> Work {
+        let running = self.scope.threads().run(work);
+        Box::pin(async move { running.await.unwrap_or_else(|| Err(NO_THREAD.into())) })
+    }
+}
+
+/// What a tool does.
+type Work = BoxFuture<'static, Result<Content, ToolError>>;
+
+const NO_THREAD: &str = "no thread could be started for a tool that blocks";

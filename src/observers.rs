@@ -1,0 +1,197 @@
+//! Observers of calls: the streams of a whole runtime, and the log and stream of one held call.
+//!
+//! Observing never waits: a reader that is too slow loses events, which are counted. No code of a reader (its waker,
+//! its drop) runs under a lock.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use slab::Slab;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::event::Event;
+use crate::trace::{Entry, Log};
+
+/// The observers of a whole runtime, and the count of its events.
+#[derive(Default)]
+pub(crate) struct Hub {
+    sequence: AtomicU64,
+    observers: AtomicUsize,
+    streams: Mutex<Streams>,
+    records_content: bool,
+}
+
+#[derive(Default)]
+struct Streams {
+    sinks: Slab<Sink>,
+    /// The same as a list, made when there is something to tell.
+    list: Option<Arc<[Sink]>>,
+    is_closed: bool,
+}
+
+impl Hub {
+    /// A hub; with `records_content`, spans carry what was said.
+    pub(crate) fn new(records_content: bool) -> Self {
+        Self { records_content, ..Self::default() }
+    }
+
+    pub(crate) fn records_content(&self) -> bool {
+        self.records_content
+    }
+
+    /// The number of the next event.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observers.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more stream of all events; it is over at once if the hub is closed.
+    pub(crate) fn stream(self: &Arc<Self>, capacity: usize) -> Events {
+        let (sink, mut events) = Events::bounded(capacity);
+        let key = self.change(|streams| (!streams.is_closed).then(|| streams.sinks.insert(sink)));
+        events.place = key.map(|key| (Arc::downgrade(self), key));
+        events
+    }
+
+    /// Ends all streams of all events, those to come as well.
+    pub(crate) fn close(&self) {
+        drop(self.change(|streams| {
+            streams.is_closed = true;
+            std::mem::take(&mut streams.sinks)
+        }));
+    }
+
+    pub(crate) fn observe(&self, event: &Event) {
+        if self.is_observed() {
+            let list = {
+                let Streams { sinks, list, .. } = &mut *self.lock();
+                Arc::clone(list.get_or_insert_with(|| sinks.iter().map(|(_, sink)| sink.clone()).collect()))
+            };
+            list.iter().for_each(|sink| sink.observe(event));
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Streams) -> T) -> T {
+        let mut streams = self.lock();
+        let changed = change(&mut streams);
+        let list = streams.list.take();
+        self.observers.store(streams.sinks.len(), Ordering::Relaxed);
+        drop(streams);
+        drop(list);
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The observers of one held call: its log, and its stream once one is asked for.
+#[derive(Default)]
+pub(crate) struct CallObservers {
+    log: Mutex<Log>,
+    stream: OnceLock<Sink>,
+}
+
+impl CallObservers {
+    /// Begins the stream; events from now on go there.
+    pub(crate) fn stream(&self, capacity: usize) -> Events {
+        let (sink, events) = Events::bounded(capacity);
+        // Asked a second time, the first stream keeps its events, and this one is over.
+        let _ = self.stream.set(sink);
+        events
+    }
+
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.stream.get().is_some()
+    }
+
+    pub(crate) fn observe(&self, event: &Event) {
+        if let Some(entry) = Entry::of(event) {
+            self.log.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        }
+        if let Some(stream) = self.stream.get() {
+            stream.observe(event);
+        }
+    }
+
+    /// The log so far.
+    pub(crate) fn take_log(&self) -> Log {
+        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The writing end of a stream.
+#[derive(Clone)]
+struct Sink {
+    sender: mpsc::Sender<Event>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Sink {
+    fn observe(&self, event: &Event) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A bounded stream of events.
+///
+/// It never holds up what it observes: when it is full, further events are lost and counted. Memory is
+/// taken for the events that wait to be read, not for the capacity.
+#[derive(Debug)]
+pub struct Events {
+    receiver: mpsc::Receiver<Event>,
+    lost: Arc<AtomicU64>,
+    /// Its place in a hub, which it leaves when it is dropped.
+    place: Option<(Weak<Hub>, usize)>,
+}
+
+impl Events {
+    fn bounded(capacity: usize) -> (Sink, Self) {
+        let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
+        let lost = Arc::default();
+        (Sink { sender, lost: Arc::clone(&lost) }, Self { receiver, lost, place: None })
+    }
+
+    /// The next event; `None` when there will be no more. Dropping the future loses no event.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.receiver.recv().await
+    }
+
+    /// The next event, if one is waiting to be read.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// The number of events lost so far because the stream was full.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.receiver.poll_recv(context)
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if let Some((hub, key)) = self.place.take()
+            && let Some(hub) = hub.upgrade()
+        {
+            drop(hub.change(|streams| streams.sinks.try_remove(key)));
+        }
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hub")
+    }
+}

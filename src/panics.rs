@@ -1,0 +1,116 @@
+//! Panics, and where they end: a panic of foreign code becomes a value here, wherever it happens.
+//!
+//! Three places can panic: the code, the drop of what it held, and the drop of the panic's own payload.
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A future whose panics end here: one while it is polled is its output, one while it is dropped is logged.
+///
+/// It is dropped as soon as it is over.
+pub(crate) struct Contained<F: Future>(Option<Pin<Box<F>>>);
+
+/// Contains the panics of a future.
+pub(crate) fn contain<F: Future>(future: F) -> Contained<F> {
+    Contained(Some(Box::pin(future)))
+}
+
+impl<F: Future> Future for Contained<F> {
+    type Output = Result<F::Output, Arc<str>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Polled after its end, it stays pending, as a fused future does.
+        let Some(future) = &mut self.0 else { return Poll::Pending };
+        let output = match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(polled) => Ok(ready!(polled)),
+            Err(panic) => Err(text(panic)),
+        };
+        drop_contained(self.0.take());
+        Poll::Ready(output)
+    }
+}
+
+impl<F: Future> Drop for Contained<F> {
+    fn drop(&mut self) {
+        drop_contained(self.0.take());
+    }
+}
+
+/// Drops a value of foreign code. A panic of that ends here.
+pub(crate) fn drop_contained<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        tracing::warn!(panic = &*text(panic), "a panic while a value was dropped");
+    }
+}
+
+/// The text of a panic. Its payload is dropped, or forgotten if that panics too.
+fn text(panic: Box<dyn Any + Send>) -> Arc<str> {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("a value that is not text").into();
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(again);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::panic::panic_any;
+
+    /// Panics when it is dropped, even as the payload of a panic.
+    struct Grenade;
+
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            panic_any("a panic in a drop");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_any_payload_is_a_value() {
+        let panics: [(fn() -> (), &str); 3] = [
+            (|| panic!("text"), "text"),
+            (|| panic_any(7), "a value that is not text"),
+            (|| panic_any(Grenade), "a value that is not text"),
+        ];
+        for (panic, text) in panics {
+            assert_eq!(contain(async move { panic() }).now_or_never(), Some(Err(text.into())));
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_drop_goes_no_further() {
+        let parked = || async {
+            let _grenade = Grenade;
+            std::future::pending::<()>().await;
+        };
+        let mut polled = contain(parked());
+        assert_eq!((&mut polled).now_or_never(), None);
+        drop(polled);
+        assert_eq!(
+            contain(async {
+                let _grenade = Grenade;
+            })
+            .now_or_never(),
+            Some(Err("a panic in a drop".into()))
+        );
+    }
+
+    #[test]
+    fn a_value_is_not_lost_when_what_gave_it_panics_in_its_drop() {
+        struct Gives(#[expect(dead_code, reason = "it is dropped")] Grenade);
+        impl Future for Gives {
+            type Output = u8;
+            fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<u8> {
+                Poll::Ready(7)
+            }
+        }
+        assert_eq!(contain(Gives(Grenade)).now_or_never(), Some(Ok(7)));
+    }
+}

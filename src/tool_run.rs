@@ -1,0 +1,148 @@
+//! The run of a tool: a task of its own, or threads that it may block, and once more after a failure of the network.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use crate::builtin;
+use crate::delivery::{Deliver, ScopedCaller};
+use crate::error::CallError;
+use crate::event::EventKind;
+use crate::message::{CallId, Caller, Content};
+use crate::outcome::{Lease, Outcome};
+use crate::panics::contain;
+use crate::scope::CallIds;
+use crate::span;
+use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolErrorKind, ToolOutput};
+
+/// A tool call that has not begun.
+pub(crate) struct ToolRun {
+    /// The call of the agent that made it.
+    pub(crate) agent_call: Lease,
+    /// The parent of the ids of calls that the tool makes.
+    pub(crate) id: CallId,
+    pub(crate) call: ToolCall,
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) arguments: Arguments,
+    pub(crate) deliver: Arc<dyn Deliver>,
+}
+
+impl ToolRun {
+    /// Starts it on a task of its own, which has its own cooperative budget and cannot keep others from being dropped.
+    pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
+        let span = span::tool(&self.call, self.agent_call.scope());
+        AbortOnDropHandle::new(tokio::spawn(self.run(span.clone()).instrument(span)))
+    }
+
+    async fn run(self, span: tracing::Span) -> ToolOutput {
+        let Self { agent_call, id, call, tool, arguments, deliver } = self;
+        let scope = agent_call.scope().child();
+        let _leftovers = scope.cancel_on_drop();
+        agent_call.show(|| EventKind::ToolStart { call: call.clone() });
+        let begun = Instant::now();
+        let forward = agent_call.forward();
+        let context = ToolContext {
+            call_id: forward.call_id,
+            agent: Arc::clone(&forward.receiver),
+            tool_call_id: Arc::clone(&call.id),
+            caller: Caller(Arc::new(ScopedCaller {
+                deliver,
+                scope,
+                call: Arc::clone(agent_call.outcome()),
+                ids: CallIds::under(id),
+            })),
+        };
+        let running = contain(run_with_retries(&tool, &call, arguments, context));
+        let result = PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name }.await;
+        let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
+        let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
+        let output = ToolOutput::from_result(result);
+        span::ran(&span, &output, agent_call.scope());
+        agent_call.show(|| EventKind::ToolEnd {
+            id: Arc::clone(&call.id),
+            name: Arc::clone(&call.name),
+            error: output.is_error.then(|| Arc::clone(&output.content.text)),
+            latency: begun.elapsed(),
+        });
+        output
+    }
+}
+
+/// The output of a tool whose task was ended, as the model would read it.
+pub(crate) fn aborted() -> ToolOutput {
+    ToolOutput::from_result(Err(CallError::Cancelled))
+}
+
+/// The time to wait before a tool is run again that says that the network failed.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+
+/// Runs a tool, and once more where it says that the network failed.
+async fn run_with_retries(
+    tool: &Arc<dyn Tool>,
+    call: &ToolCall,
+    mut arguments: Arguments,
+    context: ToolContext,
+) -> Result<Content, ToolError> {
+    for delay in RETRY_DELAYS {
+        match run_tool(tool, arguments, context.clone()).await {
+            Err(error) if error.kind == ToolErrorKind::Network => {
+                tracing::info!(tool = &*call.name, ?delay, "a tool whose network failed is run again");
+                tokio::time::sleep(delay).await;
+            }
+            result => return result,
+        }
+        // They were read once, so they can be read again.
+        arguments = builtin::arguments(&call.arguments).unwrap_or_default();
+    }
+    run_tool(tool, arguments, context).await
+}
+
+/// Runs a tool where it belongs: here, or on threads that it may block.
+pub(crate) async fn run_tool(
+    tool: &Arc<dyn Tool>,
+    arguments: Arguments,
+    context: ToolContext,
+) -> Result<Content, ToolError> {
+    match tool.blocking() {
+        Blocking::Never => tool.call(arguments, context).await,
+        Blocking::Always => {
+            let (tool, caller) = (Arc::clone(tool), context.caller.clone());
+            let work = contain(async move { tool.call(arguments, context).await })
+                .map(|result| result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into())))
+                .in_current_span();
+            caller.0.run_blocking(Box::pin(work)).await
+        }
+    }
+}
+
+/// A future whose polls are timed, because one that blocks holds up every other on its thread.
+pub(crate) struct PollTimer<'a, F> {
+    pub(crate) future: F,
+    pub(crate) call: &'a Outcome,
+    pub(crate) what: &'static str,
+    pub(crate) name: &'a str,
+}
+
+/// The time that one poll may take before it is reported.
+const LONGEST_POLL: Duration = Duration::from_millis(100);
+
+impl<F: Future + Unpin> Future for PollTimer<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let begun = Instant::now();
+        let polled = self.future.poll_unpin(context);
+        let duration = begun.elapsed();
+        if duration > LONGEST_POLL {
+            let Self { call, what, name, .. } = &*self;
+            tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
+            call.show(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
+        }
+        polled
+    }
+}
