@@ -97,15 +97,24 @@ impl Context {
     pub(crate) fn hear(&mut self, reply: Reply) {
         let Reply { text, refusal, reasoning, mut tool_calls, opaque, .. } = reply;
         let text = text.or(refusal);
+        self.make_unique(&mut tool_calls);
+        self.messages.push(ChatMessage::Assistant { text, reasoning, tool_calls, opaque });
+        self.turns += 1;
+    }
+
+    /// Gives a new id to each call whose id is empty or was used before.
+    fn make_unique(&mut self, tool_calls: &mut [ToolCall]) {
+        let is_first = self.turns == 0 && self.history.is_empty();
+        if let ([only], true) = (&*tool_calls, is_first)
+            && !only.id.is_empty()
+        {
+            return;
+        }
         let ids = self.ids.get_or_insert_with(|| {
-            self.history
-                .iter()
-                .chain(&self.messages)
-                .flat_map(ChatMessage::tool_calls)
-                .map(|call| Arc::clone(&call.id))
-                .collect()
+            let earlier = self.history.iter().chain(&self.messages).flat_map(ChatMessage::tool_calls);
+            earlier.map(|call| Arc::clone(&call.id)).collect()
         });
-        for call in &mut tool_calls {
+        for call in tool_calls {
             if call.id.is_empty() || ids.contains(&call.id) {
                 let stem = if call.id.is_empty() { "call" } else { &*call.id };
                 call.id = (ids.len()..)
@@ -115,8 +124,6 @@ impl Context {
             }
             ids.insert(Arc::clone(&call.id));
         }
-        self.messages.push(ChatMessage::Assistant { text, reasoning, tool_calls, opaque });
-        self.turns += 1;
     }
 
     /// The tool calls of the last reply.

@@ -263,6 +263,9 @@ const STARTED_AT_ONCE: usize = 64;
 /// The first of very many may be over before the last is started: what they needed is used again, and no thread is
 /// kept for long.
 async fn all(mut acting: Vec<Acting>) -> Vec<ToolOutput> {
+    if let [only] = &mut acting[..] {
+        return vec![coop::unconstrained(only).await];
+    }
     let mut outputs = Vec::with_capacity(acting.len());
     let mut running = FuturesOrdered::new();
     let mut waiting = acting.drain(..);

@@ -83,7 +83,11 @@ impl Reply {
 
     /// A reply that calls `finish`.
     pub fn finish(message: &str) -> Self {
-        Self::default().and_tool("finish", serde_json::json!({ "message": message }))
+        #[derive(Serialize)]
+        struct Finish<'a> {
+            message: &'a str,
+        }
+        Self::default().and_call("finish", &Finish { message })
     }
 
     /// A reply that calls an agent.
@@ -99,14 +103,25 @@ impl Reply {
     /// The same reply, calling one more agent.
     #[must_use]
     pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
-        self.and_tool("call_agent", serde_json::json!({ "agent_name": agent, "message": message }))
+        #[derive(Serialize)]
+        struct CallAgent<'a> {
+            agent_name: &'a str,
+            message: &'a str,
+        }
+        self.and_call("call_agent", &CallAgent { agent_name: agent, message })
     }
 
     /// The same reply, calling one more tool.
     #[must_use]
-    pub fn and_tool(mut self, name: &str, arguments: Value) -> Self {
+    pub fn and_tool(self, name: &str, arguments: Value) -> Self {
+        self.and_call(name, &arguments)
+    }
+
+    fn and_call(mut self, name: &str, arguments: &impl Serialize) -> Self {
         let id = format!("call_{}", self.tool_calls.len());
-        self.tool_calls.push(ToolCall::new(id, name, arguments.to_string()));
+        // A value and a struct of texts can always be written.
+        let arguments = serde_json::to_string(arguments).unwrap_or_default();
+        self.tool_calls.push(ToolCall::new(id, name, arguments));
         self.stop_reason = StopReason::ToolCalls;
         self
     }
