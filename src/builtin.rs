@@ -19,7 +19,7 @@ pub(crate) const CALL_AGENT: &str = "call_agent";
 /// The tool by which an agent ends its call.
 pub(crate) const FINISH: &str = "finish";
 /// The longest text of arguments that is read, in bytes.
-pub(crate) const LONGEST_ARGUMENTS: usize = 1 << 20;
+pub(crate) const LONGEST_ARGUMENTS: usize = 16 << 20;
 
 /// What every model is told of `call_agent` and `finish`.
 pub(crate) fn specs() -> [ToolSpec; 2] {
@@ -105,7 +105,7 @@ fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// In words for the model: anything else, cut or trailing text, more than 1 MiB, more than 128 levels,
+/// In words for the model: anything else, cut or trailing text, more than 16 MiB, more than 128 levels,
 /// a number out of range, half a surrogate pair.
 pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
     if written.len() > LONGEST_ARGUMENTS {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn fault_34_a_hundred_mebibytes_are_not_read() {
-        check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 1048576 are read"));
+        check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 16777216 are read"));
     }
 
     #[test]
