@@ -202,6 +202,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     fn check(written: &str, expected: Result<Value, &str>) {
         match (arguments(written), expected) {
@@ -248,6 +249,30 @@ mod tests {
         check(r#"{"a":"\ud800"}"#, Err("hex escape"));
         check(r#"{"a":"x\u0000y"}"#, Ok(json!({"a": "x\0y"})));
         check("{\"a\":\"x\0y\"}", Err("control character"));
+    }
+
+    #[test]
+    fn fault_35_a_repeated_key_is_warned_of_and_its_value_is_not_shown() {
+        #[derive(Clone, Default)]
+        struct Said(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Said {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let said = Said::default();
+        let writer = said.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            check(r#"{"a":1,"b":[{"c":0,"c":"secret"}]}"#, Ok(json!({"a": 1, "b": [{"c": "secret"}]})));
+            check(r#"{"a":1,"b":2}"#, Ok(json!({"a": 1, "b": 2})));
+        });
+        let said = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("WARN") && said.contains("repeated a key") && !said.contains("secret"), "{said}");
     }
 
     #[test]
