@@ -95,8 +95,8 @@ impl Context {
     /// Records what the model said. A tool call whose id is empty or was used before gets a new one,
     /// because servers refuse a conversation in which ids repeat.
     pub(crate) fn hear(&mut self, reply: Reply) {
-        let Reply { text, refusal, reasoning, mut tool_calls, opaque, .. } = reply;
-        let text = text.or(refusal);
+        let text = reply.words().cloned();
+        let Reply { reasoning, mut tool_calls, opaque, .. } = reply;
         let ids = self.ids.get_or_insert_with(|| {
             self.history
                 .iter()

@@ -111,6 +111,11 @@ impl Reply {
         self
     }
 
+    /// Its text, or the words of its refusal where it has none.
+    pub(crate) fn words(&self) -> Option<&Arc<str>> {
+        self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
+    }
+
     /// The same reply, with what it cost.
     #[must_use]
     pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {

@@ -38,7 +38,7 @@ pub(crate) enum Action {
 /// - A reply that was cut at the output limit is not acted upon.
 pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
     if reply.tool_calls.is_empty() {
-        let text = reply.text.or(reply.refusal).unwrap_or_default();
+        let text = reply.words().cloned().unwrap_or_default();
         return Step::Finish(Content { text, attachments: reply.attachments });
     }
     let cut = reply.stop_reason == StopReason::Length;
