@@ -133,7 +133,8 @@ pub enum StopReason {
     Stop,
     /// It waits for tools.
     ToolCalls,
-    /// It reached the limit of output tokens. Its tool calls are not carried out.
+    /// It reached the limit of output tokens. None of its tool calls is carried out, not even one that is complete:
+    /// what would have followed is not known. The model is told so for each.
     Length,
     /// A filter stopped it, or the model declined.
     ContentFilter,
