@@ -79,6 +79,8 @@ pub struct Return {
 
 /// Text with attachments: what a [`Forward`] asks, a [`Return`] answers and a tool gives back.
 ///
+/// The answer of an agent has the text of its last reply and the attachments of all of them, in order.
+///
 /// Made from a `&str`, `String` or `Arc<str>` by `into()`; shown as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {

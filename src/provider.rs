@@ -61,7 +61,8 @@ pub struct Reply {
     pub refusal: Option<Arc<str>>,
     /// Its reasoning, where the server tells it.
     pub reasoning: Option<Arc<str>>,
-    /// The images, sounds and documents that it made.
+    /// The images, sounds and documents that it made. The answer of the call carries those of all its replies, in
+    /// order, whether the last one calls `finish` or is text alone.
     pub attachments: Vec<Attachment>,
     /// The tools that it calls, in order.
     pub tool_calls: Vec<ToolCall>,
