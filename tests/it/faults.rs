@@ -328,6 +328,31 @@ async fn fault_55_a_tool_that_blocks_an_async_thread_is_reported() {
 }
 
 #[tokio::test]
+async fn fault_55_a_provider_that_blocks_an_async_thread_is_reported() {
+    struct Blocking;
+    impl Provider for Blocking {
+        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            Box::pin(async {
+                std::thread::sleep(Duration::from_millis(150));
+                Ok(Reply::text("done"))
+            })
+        }
+    }
+    let runtime = RuntimeBuilder::default().provider("slow", Blocking).agent(Agent::new("a", "")).build().unwrap();
+    let mut events = runtime.events(100);
+    runtime.run("a", "go").await.unwrap();
+    let blocked: Vec<_> = std::iter::from_fn(|| events.try_next())
+        .filter_map(|event| match event.kind {
+            EventKind::Blocked { what, duration } => Some((what, duration)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(blocked.len(), 1);
+    assert_eq!(&*blocked[0].0, "provider `slow`");
+    assert!(blocked[0].1 >= Duration::from_millis(150));
+}
+
+#[tokio::test]
 async fn fault_58_an_error_from_twenty_thousand_levels_below_is_no_longer_than_at_its_origin() {
     let error = ProviderError::new(ProviderErrorKind::Unavailable, "overloaded");
     let model = Scripted::computed(move |request: &Request| {
