@@ -367,7 +367,7 @@ async fn a_blocking_function_leaves_the_async_threads_free() {
     assert_eq!(&*running.await.unwrap().unwrap().output, "done");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_ends_though_another_one_of_the_same_runtime_is_parked() {
     let (gate, mut keeper) = gate();
     let runtime = team(two_levels(), ["a", "b", "c"]).tool(gate).build().unwrap();

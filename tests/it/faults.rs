@@ -103,7 +103,7 @@ async fn fault_33_and_34_bombs_in_arguments_are_errors_that_the_model_reads() {
 async fn fault_34_a_message_that_is_too_long_is_refused_and_neither_sent_nor_the_answer() {
     let long = "x".repeat(16 << 20);
     for (name, arguments) in [
-        ("call_agent", json!({"agent_name": "b", "message": long})),
+        ("call_agent", json!({"agent_name": "nobody", "message": long})),
         ("finish", json!({"message": long})),
         // What is not just as the model was told to write it is read in another way.
         ("finish", json!([{"message": long}])),
