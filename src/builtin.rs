@@ -19,7 +19,7 @@ pub(crate) const CALL_AGENT: &str = "call_agent";
 /// The tool by which an agent ends its call.
 pub(crate) const FINISH: &str = "finish";
 /// The longest text of arguments that is read, in bytes.
-pub(crate) const LONGEST_ARGUMENTS: usize = 1 << 20;
+pub(crate) const LONGEST_ARGUMENTS: usize = 16 << 20;
 
 /// What every model is told of `call_agent` and `finish`.
 pub(crate) fn specs() -> [ToolSpec; 2] {
@@ -105,7 +105,7 @@ fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// In words for the model: anything else, cut or trailing text, more than 1 MiB, more than 128 levels,
+/// In words for the model: anything else, cut or trailing text, more than 16 MiB, more than 128 levels,
 /// a number out of range, half a surrogate pair.
 pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
     if written.len() > LONGEST_ARGUMENTS {
@@ -202,6 +202,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     fn check(written: &str, expected: Result<Value, &str>) {
         match (arguments(written), expected) {
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn fault_34_a_hundred_mebibytes_are_not_read() {
-        check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 1048576 are read"));
+        check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 16777216 are read"));
     }
 
     #[test]
@@ -248,6 +249,30 @@ mod tests {
         check(r#"{"a":"\ud800"}"#, Err("hex escape"));
         check(r#"{"a":"x\u0000y"}"#, Ok(json!({"a": "x\0y"})));
         check("{\"a\":\"x\0y\"}", Err("control character"));
+    }
+
+    #[test]
+    fn fault_35_a_repeated_key_is_warned_of_and_its_value_is_not_shown() {
+        #[derive(Clone, Default)]
+        struct Said(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Said {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let said = Said::default();
+        let writer = said.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            check(r#"{"a":1,"b":[{"c":0,"c":"secret"}]}"#, Ok(json!({"a": 1, "b": [{"c": "secret"}]})));
+            check(r#"{"a":1,"b":2}"#, Ok(json!({"a": 1, "b": 2})));
+        });
+        let said = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("WARN") && said.contains("repeated a key") && !said.contains("secret"), "{said}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Content, Forward, Name};
+use crate::message::{Attachment, Content, Forward, Name};
 use crate::provider::Reply;
 use crate::tool::{ToolCall, ToolCallId, ToolOutput};
 
@@ -95,10 +95,10 @@ impl Context {
     /// Records what the model said. A tool call whose id is empty or was used before gets a new one,
     /// because servers refuse a conversation in which ids repeat.
     pub(crate) fn hear(&mut self, reply: Reply) {
-        let Reply { text, refusal, reasoning, mut tool_calls, opaque, .. } = reply;
-        let text = text.or(refusal);
+        let text = reply.words().cloned();
+        let Reply { reasoning, attachments, mut tool_calls, opaque, .. } = reply;
         self.make_unique(&mut tool_calls);
-        self.messages.push(ChatMessage::Assistant { text, reasoning, tool_calls, opaque });
+        self.messages.push(ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque });
         self.turns += 1;
     }
 
@@ -124,6 +124,11 @@ impl Context {
             }
             ids.insert(Arc::clone(&call.id));
         }
+    }
+
+    /// What the model attached in this invocation so far, and then what it attached `last`.
+    pub(crate) fn attachments(&self, last: Vec<Attachment>) -> Vec<Attachment> {
+        self.messages.iter().flat_map(ChatMessage::attachments).cloned().chain(last).collect()
     }
 
     /// The tool calls of the last reply.
@@ -187,6 +192,10 @@ pub enum ChatMessage {
         /// Its reasoning, where the provider tells it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<Arc<str>>,
+        /// The images, sounds and documents that it made. A format whose replies cannot carry them says in the text
+        /// what they were.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
         /// The tools that it called.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
@@ -213,7 +222,15 @@ impl ChatMessage {
 
     /// Something that a model said, for a [`Forward::history`].
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
-        Self::Assistant { text: Some(text.into()), reasoning: None, tool_calls: Vec::new(), opaque: None }
+        let (attachments, tool_calls) = Default::default();
+        Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }
+    }
+
+    fn attachments(&self) -> &[Attachment] {
+        match self {
+            Self::Assistant { attachments, .. } => attachments,
+            Self::User(_) | Self::Tool { .. } => &[],
+        }
     }
 
     fn tool_calls(&self) -> &[ToolCall] {

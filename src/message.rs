@@ -79,6 +79,8 @@ pub struct Return {
 
 /// Text with attachments: what a [`Forward`] asks, a [`Return`] answers and a tool gives back.
 ///
+/// The answer of an agent has the text of its last reply and the attachments of all of them, in order.
+///
 /// Made from a `&str`, `String` or `Arc<str>` by `into()`; shown as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
@@ -186,9 +188,11 @@ pub enum AttachmentSource {
 /// Names one call: a [`Forward`] and its [`Return`]. Shown as a UUID.
 ///
 /// The id of a call that a user begins is drawn from the runtime's source (random, unless
-/// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) says otherwise). Every other id
-/// follows from its parent's id and its place among the parent's calls, so that a run whose first id
-/// is given repeats all of them, in whatever order the calls happen to start.
+/// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) says otherwise). Every other id follows from its
+/// parent's id and its place among the parent's calls. For calls that a model makes, that is their place in its
+/// replies: a run whose first id is given repeats them, in whatever order the calls happen to start. A tool or an
+/// actor draws the ids of its calls in the order in which it makes them. They repeat as far as that order does, which
+/// is not given for calls that are made at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(Uuid);
@@ -200,7 +204,7 @@ impl CallId {
         Self(Uuid::new_v4())
     }
 
-    /// A source of ids that repeats for the same seed.
+    /// A source of ids that repeats for the same seed, in the order in which they are drawn.
     ///
     /// ```
     /// use agentouto::CallId;

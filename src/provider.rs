@@ -61,7 +61,8 @@ pub struct Reply {
     pub refusal: Option<Arc<str>>,
     /// Its reasoning, where the server tells it.
     pub reasoning: Option<Arc<str>>,
-    /// The images, sounds and documents that it made.
+    /// The images, sounds and documents that it made. The answer of the call carries those of all its replies, in
+    /// order, whether the last one calls `finish` or is text alone.
     pub attachments: Vec<Attachment>,
     /// The tools that it calls, in order.
     pub tool_calls: Vec<ToolCall>,
@@ -126,6 +127,11 @@ impl Reply {
         self
     }
 
+    /// Its text, or the words of its refusal where it has none.
+    pub(crate) fn words(&self) -> Option<&Arc<str>> {
+        self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
+    }
+
     /// The same reply, with what it cost.
     #[must_use]
     pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
@@ -143,7 +149,8 @@ pub enum StopReason {
     Stop,
     /// It waits for tools.
     ToolCalls,
-    /// It reached the limit of output tokens. Its tool calls are not carried out.
+    /// It reached the limit of output tokens. None of its tool calls is carried out, not even one that is complete:
+    /// what would have followed is not known. The model is told so for each.
     Length,
     /// A filter stopped it, or the model declined.
     ContentFilter,

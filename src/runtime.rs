@@ -240,7 +240,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Where the ids of calls come from that have no parent. Default: [`CallId::random`].
+    /// The source of the ids of calls that have no parent. Default: [`CallId::random`].
+    ///
+    /// With [`CallId::seeded`] the ids of a run repeat as far as [`CallId`] says. The order of its events and messages
+    /// does not: calls that run at the same time come in any order.
     pub fn call_ids(mut self, source: impl FnMut() -> CallId + Send + 'static) -> Self {
         self.call_ids = Some(Box::new(source));
         self

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::message::{CallId, Caller, Content, Name};
@@ -130,14 +130,23 @@ impl ToolContext {
 /// How far a tool has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// How much is done, in units of the tool's own. It grows.
+    /// How much is done, in units of the tool's own. It grows. What is not finite is serialised as 0.
+    #[serde(serialize_with = "finite")]
     pub done: f64,
-    /// How much there is to do, in the same units, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How much there is to do, in the same units, if that is known. What is not finite is not serialised.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub total: Option<f64>,
     /// What is being done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
+}
+
+fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
+}
+
+fn is_unknown(number: &Option<f64>) -> bool {
+    !number.is_some_and(f64::is_finite)
 }
 
 /// Why a tool failed. Made from any error by `?`, or by one of the functions here, which say more.

@@ -32,20 +32,23 @@ pub(crate) enum Action {
 
 /// Takes a reply into the context and says what follows.
 ///
-/// - Without tool calls, its text is the answer, or the words of its refusal, with what it attached.
+/// - Without tool calls, its text is the answer, or the words of its refusal.
 /// - With a `finish` that can be read, the first such is the answer, and nothing else is done.
 /// - With a `finish` that cannot be read, nothing is done either: the model meant to end, not to go on.
-/// - A reply that was cut at the output limit is not acted upon.
+/// - A reply with tool calls that was cut at the output limit is not acted upon. Some of them may be complete, but they are
+///   a part of what the model meant to do, and it may have meant more. The model is told so, and may make them again.
+///
+/// The answer carries all that the model attached in this invocation: in earlier turns, and in this reply.
 pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
     if reply.tool_calls.is_empty() {
-        let text = reply.text.or(reply.refusal).unwrap_or_default();
-        return Step::Finish(Content { text, attachments: reply.attachments });
+        let text = reply.words().cloned().unwrap_or_default();
+        return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
     }
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
     let mut readable = reply.tool_calls.iter().filter(|call| ends(call) && call.malformed.is_none());
-    if let Some(answer) = readable.find_map(|call| builtin::finish(&call.arguments).ok()) {
-        return Step::Finish(answer.into());
+    if let Some(text) = readable.find_map(|call| builtin::finish(&call.arguments).ok()) {
+        return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
     context.hear(reply);

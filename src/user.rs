@@ -229,7 +229,7 @@ impl fmt::Debug for Call {
 pub struct Report {
     /// The answer.
     pub output: Arc<str>,
-    /// What came with it.
+    /// The images, sounds and documents that came with it: of an agent, all that its model attached in this call.
     pub attachments: Vec<Attachment>,
     /// Every message, what the models cost, and the tree of calls.
     pub log: Log,

@@ -34,6 +34,7 @@ use crate::provider::Request;
 ///
 /// **Attachments.** An image becomes an `image`, a document a `document` (text as text, anything else as PDF), both in
 /// messages and in results of tools. The API takes no sounds: one with an address is told by it, another is an error.
+/// What another model attached to a reply is named in its text: `[attached: image/png a.png]`.
 ///
 /// **Reasoning** goes back to the server with its signatures, in its place among the blocks of the reply; so do the
 /// blocks of tools that the server runs itself.

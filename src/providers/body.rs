@@ -3,6 +3,8 @@
 //! Every format has a list of messages that only grows. It is written last, so that the next body is this one with
 //! more behind it.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -11,7 +13,7 @@ use serde_json::{Map, Value};
 use super::http::Expect;
 use super::wire::Wire;
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::message::AttachmentSource;
+use crate::message::{Attachment, AttachmentSource};
 use crate::provider::Request;
 
 /// Writes the body of a request in the format `W`.
@@ -120,6 +122,26 @@ impl List<'_> {
             self.out.put_u8(b',');
         }
         serde_json::to_writer(self.out.writer(), item)
+    }
+}
+
+/// The text of a reply, with a line for each thing that the model made, in formats whose replies cannot carry them.
+pub(crate) fn with_attached<'a>(text: Option<&'a str>, attachments: &[Attachment]) -> Option<Cow<'a, str>> {
+    let line = |Attachment { source, name, .. }: &Attachment| {
+        let what = match source {
+            AttachmentSource::Inline { media_type, .. } => media_type,
+            AttachmentSource::Url { url } => url,
+        };
+        let name = name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+        format!("[attached: {what}{name}]")
+    };
+    match attachments {
+        [] => text.map(Cow::Borrowed),
+        _ => {
+            let text = text.filter(|text| !text.is_empty()).map(str::to_owned);
+            let lines = text.into_iter().chain(attachments.iter().map(line));
+            Some(lines.collect::<Vec<_>>().join("\n").into())
+        }
     }
 }
 

@@ -35,7 +35,7 @@ use crate::provider::Request;
 ///
 /// **Attachments** of any kind become `inlineData`, or `fileData` where they have an address. Those of tool results
 /// follow in the same message, after the results, because only Gemini 3 takes them within. What the model makes
-/// itself, such as pictures, is in [`Reply::attachments`](crate::Reply::attachments).
+/// itself, such as pictures, is in [`Reply::attachments`](crate::Reply::attachments), and goes back in its part of the reply.
 ///
 /// **Reasoning** goes back to the server as its
 /// [thought signatures](https://ai.google.dev/gemini-api/docs/thought-signatures), each in its part of the reply; so do

@@ -33,7 +33,8 @@ use crate::provider::Request;
 /// **Attachments.** An image becomes an `image_url`, a sound an `input_audio`, a document a `file`. The
 /// API takes sounds and documents as bytes only; of those that have an address, the model is told the
 /// address. It takes no attachments in the result of a tool either: they follow in a user message, after
-/// the results of the same turn.
+/// the results of the same turn. What a model attached to a reply of its own is named in its text:
+/// `[attached: image/png a.png]`.
 ///
 /// **Reasoning** goes back to the server in the field it came in (`reasoning_content`, `reasoning` or
 /// `reasoning_details`) as long as the model is at work with tools, because

@@ -35,7 +35,8 @@ use crate::provider::Request;
 /// `extra("reasoning", json!({"summary": "auto"}))`; see [`extra`](crate::Agent::extra).
 ///
 /// **Attachments.** An image becomes an `input_image`, a document an `input_file`, in what a user says and in the
-/// result of a tool. The API takes no sounds: one with an address is told by it, another is an error.
+/// result of a tool. The API takes no sounds: one with an address is told by it, another is an error. What a model
+/// attached to a reply goes back as the item that it came in, or else is named in the text: `[attached: image/png a.png]`.
 ///
 /// **Reasoning** and the items of built-in tools go back to the server as they came, so that the model need not think
 /// again; so does the `phase` of a message. When the agent has an effort, the server is asked for the reasoning in

@@ -7,6 +7,7 @@ mod shelf;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use self::shelf::{Bounds, Shelf};
-use crate::message::Content;
+use crate::error::CallError;
+use crate::message::{CallAgent, Caller, Content, Name};
 use crate::panics::contain;
-use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+use crate::tool::{Arguments, Progress, Tool, ToolCallId, ToolContext, ToolError, ToolSpec};
 use crate::tool_run::run_tool;
 
 /// A tool whose results are kept for a while: the same call gets the same result, and the tool is not run again.
@@ -45,8 +47,9 @@ use crate::tool_run::run_tool;
 /// A panic is such an error.
 ///
 /// **The [`ToolContext`]** is that of the caller who began the run. Progress is shown to that caller's observers alone,
-/// and agents are called in that caller's name. When that caller is cancelled, its calls of agents end; if the run fails
-/// after that, the failure is nobody else's, and one of those who wait begins a run of its own.
+/// and agents are called in that caller's name. When that caller is cancelled, its calls of agents end. The result of a run
+/// in which an agent's call was cancelled, success or failure, is not kept and not given to those who wait: one of them
+/// begins a run of its own. A run that called no agent goes on as if nothing had happened.
 ///
 /// **Kept are** at most 1,000 results and 64 MiB of texts, attachments and arguments; those that were not asked for the
 /// longest leave first, and one that is larger than that by itself is not kept. What has expired leaves when it is asked
@@ -87,60 +90,99 @@ impl Cached {
 
     async fn result(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
         let key = key::of(&arguments);
-        // Held for as long as this caller waits.
-        let presence = Arc::new(());
         loop {
-            let result = match self.find(&key, &arguments, &context, &presence) {
+            let run = match self.find(&key, &arguments, &context) {
                 Found::Kept(content) => return Ok(content),
-                Found::Run(run) => run.await,
+                Found::New(run) => return run.await.result,
+                Found::UnderWay(run) => run,
             };
-            if let Some(result) = result {
+            let Ended { result, is_cancelled } = run.await;
+            if !is_cancelled {
                 return result;
             }
         }
     }
 
     /// What is kept, or the run that is under way, or else one that begins when it is first polled.
-    fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext, presence: &Arc<()>) -> Found {
+    fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext) -> Found {
         let mut store = lock(&self.store);
         if let Some(content) = store.shelf.find(key, Instant::now()) {
             return Found::Kept(content);
         }
         if let Some(run) = store.runs.get(key).and_then(|(_, run)| run.upgrade()) {
-            return Found::Run(run);
+            return Found::UnderWay(run);
         }
         store.begun += 1;
         let number = store.begun;
         let entry = Entry { store: Arc::clone(&self.store), key: Arc::clone(key), number };
-        let (tool, arguments, context) = (Arc::clone(&self.tool), arguments.clone(), context.clone());
-        let (bounds, caller) = (self.bounds, Arc::downgrade(presence));
+        let (tool, bounds, arguments) = (Arc::clone(&self.tool), self.bounds, arguments.clone());
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let caller = WatchedCaller { caller: context.caller.clone(), is_cancelled: Arc::clone(&is_cancelled) };
+        let context = ToolContext { caller: Caller(Arc::new(caller)), ..context.clone() };
         let running = async move {
             let result = contain(async move { run_tool(&tool, arguments, context).await }).await;
             let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
-            match &result {
-                Ok(content) => lock(&entry.store).shelf.keep(&entry.key, content, &bounds, Instant::now()),
-                // It may have failed because its caller was cancelled.
-                Err(_) if caller.strong_count() == 0 => return None,
-                Err(_) => {}
+            let is_cancelled = is_cancelled.load(Ordering::Relaxed);
+            if let (Ok(content), false) = (&result, is_cancelled) {
+                lock(&entry.store).shelf.keep(&entry.key, content, &bounds, Instant::now());
             }
-            Some(result)
+            Ended { result, is_cancelled }
         };
         let run = running.boxed().shared();
         if let Some(weak) = run.downgrade() {
             store.runs.insert(Arc::clone(key), (number, weak));
         }
-        Found::Run(run)
+        Found::New(run)
     }
 }
 
 enum Found {
     Kept(Content),
-    Run(Run),
+    New(Run),
+    UnderWay(Run),
 }
 
-/// A tool at work, for all who wait for it. It gives nothing where its failure is nobody's.
+/// One run of the tool, shared by all callers who wait for it.
 type Run = Shared<Running>;
-type Running = BoxFuture<'static, Option<Result<Content, ToolError>>>;
+type Running = BoxFuture<'static, Ended>;
+
+/// How a run ended.
+#[derive(Clone)]
+struct Ended {
+    result: Result<Content, ToolError>,
+    /// Whether an agent's call was cancelled in it. The result is then that of the caller who began it, if of any.
+    is_cancelled: bool,
+}
+
+/// The caller who began a run. It notes when a call of an agent was cancelled: the tool may turn that into words, so that
+/// its result does not show it.
+struct WatchedCaller {
+    caller: Caller,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+impl CallAgent for WatchedCaller {
+    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
+        let is_cancelled = Arc::clone(&self.is_cancelled);
+        let see = move |answer: &Result<_, CallError>| {
+            if matches!(answer, Err(CallError::Cancelled | CallError::ShutDown)) {
+                is_cancelled.store(true, Ordering::Relaxed);
+            }
+        };
+        self.caller.call_agent(agent, content).inspect(see).boxed()
+    }
+
+    fn progress(&self, id: &ToolCallId, progress: Progress) {
+        self.caller.0.progress(id, progress);
+    }
+
+    fn run_blocking(
+        &self,
+        work: BoxFuture<'static, Result<Content, ToolError>>,
+    ) -> BoxFuture<'static, Result<Content, ToolError>> {
+        self.caller.0.run_blocking(work)
+    }
+}
 
 /// What is kept, and what is under way.
 #[derive(Default)]

@@ -103,6 +103,7 @@ async fn every_kind_of_message_has_its_wire_form() {
         ChatMessage::Assistant {
             text: Some("let me see".into()),
             reasoning: Some("hm".into()),
+            attachments: Vec::new(),
             tool_calls: vec![call("1", r#"{"q":"x"}"#), call("2", "not json")],
             opaque: Some(std::sync::Arc::new(json!({"responses": ["of another provider"]}))),
         },

@@ -8,15 +8,16 @@ use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::tools::Cached;
 use agentouto::{
-    Arguments, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, Reply, Request, Runtime, Tool, ToolContext,
-    ToolError, ToolSpec,
+    Answerer, Arguments, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, EventKind, Forward, Reply,
+    Request, Runtime, Tool, ToolContext, ToolError, ToolSpec,
 };
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::gate::gate;
-use crate::team::team;
+use crate::team::{With, team};
 
 /// A tool that takes 100 ms, and counts how often it runs. What it does then is told by which run it is, from 1.
 struct Work<F> {
@@ -185,6 +186,92 @@ async fn a_failure_that_comes_of_another_callers_cancellation_is_nobody_elses() 
     assert!(impatient.is_err());
     assert_eq!((one.as_str(), other.as_str(), office.runs()), ("helped", "helped", 2));
     assert_eq!(begun.elapsed(), 2 * WORK + WORK + Duration::from_secs(1));
+}
+
+type Say = mpsc::UnboundedSender<&'static str>;
+
+/// A tool that asks `helper`, says when it is answered, waits at the gate, and says in words what came of it.
+fn asking(say: &Say, gate: &Arc<Semaphore>, runs: &Arc<AtomicUsize>) -> impl Tool + use<> {
+    let (say, gate, runs) = (say.clone(), Arc::clone(gate), Arc::clone(runs));
+    With("work", move |context: ToolContext| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        let (say, gate) = (say.clone(), Arc::clone(&gate));
+        async move {
+            let answer = context.caller.call_agent("helper", "help").await;
+            let _ = say.send("answered");
+            gate.acquire().await?.forget();
+            match answer {
+                Ok(answer) if answer.text.is_empty() => Err("helper is at a loss".into()),
+                Ok(answer) => Ok(answer),
+                Err(error) => Ok(format!("no help today: {error}").into()),
+            }
+        }
+    })
+}
+
+/// A person who says when somebody asks, waits for leave to answer, and then says this.
+fn helper(say: &Say, leave: &Arc<Semaphore>, answer: &'static str) -> impl Answerer + use<> {
+    let (say, leave) = (say.clone(), Arc::clone(leave));
+    move |_: Arc<Forward>| {
+        let (say, leave) = (say.clone(), Arc::clone(&leave));
+        async move {
+            let _ = say.send("asked");
+            leave.acquire().await.unwrap().forget();
+            Ok(answer)
+        }
+    }
+}
+
+/// A first call that waits for its tool's run, and a second one that waits for the same.
+async fn two_who_wait(runtime: &Runtime) -> [tokio::task::JoinHandle<String>; 2] {
+    let mut events = runtime.events(1_000);
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let runtime = runtime.clone();
+        calls.push(tokio::spawn(async move { runtime.run("a", "[{}]").await.unwrap().output.to_string() }));
+        while !matches!(events.next().await.unwrap().kind, EventKind::ToolStart { .. }) {}
+    }
+    calls.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_tool_makes_of_another_callers_cancellation_is_nobody_elses_and_not_kept() {
+    let wrap: [fn(Cached) -> Cached; 2] = [|cached| cached, Cached::around];
+    for wrap in wrap {
+        let (gate, leave, runs) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)), Arc::default());
+        let (say, mut said) = mpsc::unbounded_channel();
+        let cached = wrap(Cached::around(asking(&say, &gate, &runs)));
+        let runtime = team(model(), ["a"]).user("helper", "", helper(&say, &leave, "helped")).tool(cached);
+        let runtime = runtime.build().unwrap();
+        let [first, second] = two_who_wait(&runtime).await;
+        assert_eq!(said.recv().await, Some("asked"));
+        first.abort();
+        assert_eq!(said.recv().await, Some("answered"));
+        gate.add_permits(2);
+        assert_eq!(said.recv().await, Some("asked"), "by a run of the second one's own");
+        leave.add_permits(1);
+        assert_eq!(second.await.unwrap(), "helped");
+        assert_eq!(runtime.run("a", "[{}]").await.unwrap().output.as_ref(), "helped", "this one is kept");
+        assert_eq!(runs.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_calls_were_all_answered_goes_on_without_the_caller_who_began_it() {
+    for (answer, expected) in [("helped", "helped"), ("", "Error: [work] helper is at a loss")] {
+        let (gate, leave, runs) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(1)), Arc::default());
+        let (say, mut said) = mpsc::unbounded_channel();
+        let cached = Cached::around(asking(&say, &gate, &runs));
+        let runtime = team(model(), ["a"]).user("helper", "", helper(&say, &leave, answer)).tool(cached);
+        let runtime = runtime.build().unwrap();
+        let [first, second] = two_who_wait(&runtime).await;
+        assert_eq!((said.recv().await, said.recv().await), (Some("asked"), Some("answered")));
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        gate.add_permits(1);
+        assert_eq!(second.await.unwrap(), expected);
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -366,3 +366,62 @@ async fn a_blocking_function_leaves_the_async_threads_free() {
     end.send(()).unwrap();
     assert_eq!(&*running.await.unwrap().unwrap().output, "done");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_though_another_one_of_the_same_runtime_is_parked() {
+    let (gate, mut keeper) = gate();
+    let runtime = team(two_levels(), ["a", "b", "c"]).tool(gate).build().unwrap();
+    let parked = tokio::spawn(runtime.user("alice").forward("a", "go"));
+    assert_eq!(keeper.next().await, "started");
+    let other = tokio::time::timeout(Duration::from_secs(60), runtime.run("c", "go")).await;
+    assert_eq!(&*other.expect("it does not wait for the parked one").unwrap().output, "done");
+    assert!(!parked.is_finished());
+    parked.abort();
+    runtime.idle().await;
+}
+
+#[tokio::test]
+async fn calls_of_persons_are_counted_and_waited_for() {
+    let (say, mut said) = mpsc::unbounded_channel();
+    let door = Arc::new(Notify::new());
+    let opened = Arc::clone(&door);
+    let person = move |_: Arc<agentouto::Forward>| {
+        let (say, opened) = (say.clone(), Arc::clone(&opened));
+        async move {
+            struct Leaving(mpsc::UnboundedSender<&'static str>);
+            impl Drop for Leaving {
+                fn drop(&mut self) {
+                    let _ = self.0.send("left");
+                }
+            }
+            let _leaving = Leaving(say.clone());
+            let _ = say.send("asked");
+            opened.notified().await;
+            Ok("yes")
+        }
+    };
+    let model = Scripted::computed(|request: &Request| match request.context.turns() {
+        0 => Reply::call_agent("bob", "?"),
+        _ => Reply::text("done"),
+    });
+    let runtime = team(model, ["a"]).user("bob", "A person.", person).build().unwrap();
+
+    let alone = tokio::spawn(runtime.user("alice").forward("bob", "?"));
+    assert_eq!(said.recv().await, Some("asked"));
+    assert_eq!(runtime.invocations(), 1);
+    {
+        let mut idle = std::pin::pin!(runtime.idle());
+        assert!(futures_util::poll!(&mut idle).is_pending());
+        door.notify_one();
+        idle.await;
+    }
+    assert_eq!(said.try_recv(), Ok("left"), "whoever waited for idleness finds the person gone");
+    assert_eq!(&*alone.await.unwrap().unwrap().output, "yes");
+
+    let called = tokio::spawn(runtime.user("alice").forward("a", "go"));
+    assert_eq!(said.recv().await, Some("asked"));
+    assert_eq!(runtime.invocations(), 2);
+    runtime.shutdown().await;
+    assert_eq!((said.try_recv(), runtime.invocations()), (Ok("left"), 0));
+    assert_eq!(called.await.unwrap().unwrap_err().error, CallError::Cancelled);
+}

@@ -7,10 +7,12 @@ use agentouto::providers::openai::OpenAi;
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BoxFuture, Content, Growth, Provider, ProviderError, Reply, Request, Runtime,
+    Agent, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, Growth, Provider, ProviderError, Reply,
+    Request, Runtime,
 };
 use serde_json::{Value, json};
 
+use crate::openai::request;
 use crate::server::{Answer, Server};
 
 /// Asks one provider with the request itself, and another with a copy, which remembers nothing.
@@ -107,4 +109,41 @@ async fn generated_content_goes_on_where_it_was() {
     };
     let text = json!({"candidates": [{"content": {"parts": [{"text": "done"}]}, "finishReason": "STOP"}]});
     check([said(2), said(1)], text, |url| Box::new(Google::keyless(url))).await;
+}
+
+#[tokio::test]
+async fn what_a_model_made_goes_back_in_its_reply_or_is_named_there() {
+    let picture = Attachment::encoded(AttachmentKind::Image, "image/png", "cGl4ZWw=").named("a.png");
+    let said = |text: Option<&str>, opaque: Option<Value>| ChatMessage::Assistant {
+        text: text.map(Into::into),
+        reasoning: None,
+        attachments: vec![picture.clone(), Attachment::url(AttachmentKind::Document, "https://a.b/c.pdf")],
+        tool_calls: Vec::new(),
+        opaque: opaque.map(Into::into),
+    };
+    let kept = json!({"inlineData": {"mimeType": "image/png", "data": "cGl4ZWw="}});
+    let messages = [said(Some("Here."), None), said(None, Some(json!({"generate_content": [kept]})))];
+    let request = request(Agent::new("a", "").model("m"), "", &messages, &[]);
+    let sent = async |provider: fn(&str) -> Box<dyn Provider>, list: &str| {
+        let mut server = Server::start([Answer::json(200, &json!({}))]).await;
+        let _nothing = provider(&server.base_url).reply(&request, &mut Growth::unobserved()).await;
+        server.heard().await.body[list].take()
+    };
+    let named = "[attached: image/png a.png]\n[attached: https://a.b/c.pdf]";
+    let assistant = |content: Value| json!({"role": "assistant", "content": content});
+    let texts = json!([assistant(json!(format!("Here.\n{named}"))), assistant(json!(named))]);
+    assert_eq!(sent(|url| Box::new(OpenAi::keyless(url)), "messages").await, texts);
+    let item = |text: String| json!({"type": "message", "role": "assistant", "content": text});
+    let items = json!([item(format!("Here.\n{named}")), item(named.to_owned())]);
+    assert_eq!(sent(|url| Box::new(OpenAiResponses::keyless(url)), "input").await, items);
+    let block = |text: String| assistant(json!([{"type": "text", "text": text}]));
+    let blocks = json!([block(format!("Here.\n{named}")), block(named.to_owned())]);
+    assert_eq!(sent(|url| Box::new(Anthropic::keyless(url)), "messages").await, blocks);
+    let file = json!({"fileData": {"mimeType": "application/pdf", "fileUri": "https://a.b/c.pdf"}});
+    // What the server sent goes back as it was, and once.
+    let parts = json!([
+        {"role": "model", "parts": [{"text": "Here."}, kept, file]},
+        {"role": "model", "parts": [kept]},
+    ]);
+    assert_eq!(sent(|url| Box::new(Google::keyless(url)), "contents").await, parts);
 }

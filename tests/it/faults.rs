@@ -6,8 +6,8 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    CallError, ChatMessage, EventKind, ProviderError, ProviderErrorKind, Reply, Request, RuntimeBuilder, StopReason,
-    Tool, ToolCall,
+    Agent, BoxFuture, CallError, ChatMessage, EventKind, Growth, Message, Provider, ProviderError, ProviderErrorKind,
+    Reply, Request, RuntimeBuilder, StopReason, Tool, ToolCall,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -92,11 +92,48 @@ async fn fault_32_parallel_calls_without_ids_are_all_kept() {
 #[tokio::test]
 async fn fault_33_and_34_bombs_in_arguments_are_errors_that_the_model_reads() {
     assert!(read_after_arguments(&"[".repeat(1_000_000)).await.contains("recursion limit"));
-    let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(1 << 20));
+    let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(16 << 20));
     assert_eq!(
         read_after_arguments(&long).await,
-        "1: Error: [echo] the arguments have 1048584 bytes; at most 1048576 are read"
+        "1: Error: [echo] the arguments have 16777224 bytes; at most 16777216 are read"
     );
+}
+
+#[tokio::test]
+async fn fault_34_a_message_that_is_too_long_is_refused_and_neither_sent_nor_the_answer() {
+    let long = "x".repeat(16 << 20);
+    for (name, arguments) in [
+        ("call_agent", json!({"agent_name": "nobody", "message": long})),
+        ("finish", json!({"message": long})),
+        // What is not just as the model was told to write it is read in another way.
+        ("finish", json!([{"message": long}])),
+    ] {
+        let arguments = arguments.to_string();
+        let refused =
+            format!("1: Error: [{name}] the arguments have {} bytes; at most 16777216 are read", arguments.len());
+        assert_eq!(read_after(raw("1", name, &arguments), |builder| builder).await, [refused]);
+    }
+}
+
+#[tokio::test]
+async fn fault_34_a_message_of_a_mebibyte_goes_there_and_back_byte_for_byte() {
+    let message = "한글 \"quoted\" \\ {[\n</tool_call>\t".repeat((1 << 20) / 32);
+    assert!(message.len() > 1 << 20);
+    let model = Scripted::computed({
+        let message = message.clone();
+        move |request: &Request| match (&*request.agent.name, request.context.messages().last()) {
+            ("a", Some(ChatMessage::Tool { output, .. })) => Reply::finish(&output.content.text),
+            ("a", _) => Reply::call_agent("b", &message),
+            _ => Reply::finish(request.context.input()),
+        }
+    });
+    let report = team(model, ["a", "b"]).build().unwrap().run("a", "go").await.unwrap();
+    assert!(*report.output == *message, "{} bytes", report.output.len());
+    let said = report.log.messages().skip(1).map(|said| match said {
+        Message::Forward(forward) => forward.content.to_string(),
+        Message::Return(answer) => answer.result.as_ref().unwrap().to_string(),
+    });
+    assert_eq!(said.map(|said| said == message).collect::<Vec<_>>(), [true; 3]);
 }
 
 #[tokio::test]
@@ -288,6 +325,31 @@ async fn fault_55_a_tool_that_blocks_an_async_thread_is_reported() {
     let (what, duration) = blocked.expect("it is reported");
     assert_eq!(&*what, "tool `block`");
     assert!(duration >= Duration::from_millis(150));
+}
+
+#[tokio::test]
+async fn fault_55_a_provider_that_blocks_an_async_thread_is_reported() {
+    struct Blocking;
+    impl Provider for Blocking {
+        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            Box::pin(async {
+                std::thread::sleep(Duration::from_millis(150));
+                Ok(Reply::text("done"))
+            })
+        }
+    }
+    let runtime = RuntimeBuilder::default().provider("slow", Blocking).agent(Agent::new("a", "")).build().unwrap();
+    let mut events = runtime.events(100);
+    runtime.run("a", "go").await.unwrap();
+    let blocked: Vec<_> = std::iter::from_fn(|| events.try_next())
+        .filter_map(|event| match event.kind {
+            EventKind::Blocked { what, duration } => Some((what, duration)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(blocked.len(), 1);
+    assert_eq!(&*blocked[0].0, "provider `slow`");
+    assert!(blocked[0].1 >= Duration::from_millis(150));
 }
 
 #[tokio::test]

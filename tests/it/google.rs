@@ -104,6 +104,7 @@ async fn every_kind_of_message_has_its_wire_form() {
         ChatMessage::Assistant {
             text: Some("wait".into()),
             reasoning: Some("hm".into()),
+            attachments: Vec::new(),
             tool_calls: calls,
             opaque: Some(json!({"another format": 1})).map(Into::into),
         },

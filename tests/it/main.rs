@@ -1,5 +1,6 @@
 //! Everything that is tested through the public API, in one binary.
 
+mod answers;
 mod anthropic;
 mod cached;
 mod cancellation;

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
-use agentouto::{CallTree, Delta, Event, EventKind, Reply, Request, Runtime, StopReason, Usage};
+use agentouto::{
+    CallTree, Delta, Event, EventKind, ProviderError, ProviderErrorKind, Reply, Request, Runtime, StopReason, Usage,
+};
 use serde_json::json;
 
 use crate::team::{path, team};
@@ -159,4 +161,17 @@ async fn replies_that_nobody_observes_are_not_shown_piece_by_piece() {
     let mut call = runtime.user("alice").forward("a", "go");
     while call.next_event().await.is_some() {}
     assert_eq!(*observed.lock().unwrap(), [false, true]);
+}
+
+#[tokio::test]
+async fn what_a_failed_request_cost_is_in_the_log() {
+    let mut cut = ProviderError::new(ProviderErrorKind::Unavailable, "cut");
+    cut.partial = Some(Box::new(Reply::text("half").usage(7, 3)));
+    let model = Scripted::new()
+        .replies("a", [Reply::call_agent("b", "x").usage(10, 1), Reply::finish("without").usage(20, 2)])
+        .replies("b", [ScriptedReply::error(cut)]);
+    let log = team(model, ["a", "b"]).build().unwrap().run("a", "go").await.unwrap().log;
+    assert_eq!(log.usage(), Usage { input_tokens: 37, output_tokens: 6, ..Usage::default() });
+    let tree = log.tree();
+    assert_eq!(tree.calls()[1].usage, Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
 }

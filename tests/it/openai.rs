@@ -21,8 +21,8 @@ pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tool
 
 /// A reply as the context records it.
 pub(crate) fn recorded(reply: Reply) -> ChatMessage {
-    let Reply { text, reasoning, tool_calls, opaque, .. } = reply;
-    ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
+    let Reply { text, reasoning, attachments, tool_calls, opaque, .. } = reply;
+    ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque }
 }
 
 pub(crate) fn hello() -> Request {

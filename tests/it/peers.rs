@@ -6,12 +6,12 @@ use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
     Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, EventKind, Forward,
-    Incoming, Message, Reply, ReplyPort, Request, Runtime, ToolSpec,
+    Incoming, Message, Reply, ReplyPort, Request, Runtime, ToolContext, ToolSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
-use crate::team::{path, team};
+use crate::team::{With, path, team};
 
 #[tokio::test]
 async fn a_peer_answers_its_caller_and_nobody_else() {
@@ -216,6 +216,64 @@ async fn a_seeded_run_repeats_every_id_whatever_the_threads_do() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(ids())
     });
     assert_eq!(again.await.unwrap(), first);
+}
+
+/// Runs an agent that calls in three turns, by itself, by tools and by an actor.
+async fn run_of_many_calls() -> agentouto::Log {
+    let twice = With("twice", |context: ToolContext| async move {
+        let first = context.caller.call_agent("b", "1").await?;
+        let (second, third) = tokio::join!(context.caller.call_agent("b", "2"), context.caller.call_agent("b", "3"));
+        Ok(format!("{first} {} {}", second?, third?).into())
+    });
+    let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("a", 0 | 1) => Reply::call_agent("b", "x").and_call_agent("b", "y").and_call_agent("clerk", "z"),
+        ("a", 2) => Reply::tool("twice", json!({})).and_tool("twice", json!({})),
+        _ => Reply::text("ok"),
+    });
+    let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = team(model, ["a", "b", "expert"]).actor("clerk", "", clerk.clone()).tool(twice).build().unwrap();
+    let report = runtime.run("a", "go").await.unwrap();
+    clerk.stop(None);
+    stopped.await.unwrap();
+    report.log
+}
+
+#[tokio::test]
+async fn all_calls_of_a_run_differ_in_their_ids_and_know_the_call_they_were_made_for() {
+    let log = run_of_many_calls().await;
+    let tree = log.tree();
+    // The root, two turns of three calls and one of the clerk's each, and two tools with three calls each.
+    let ids: std::collections::HashSet<_> = tree.calls().iter().map(|call| call.call_id).collect();
+    assert_eq!((tree.calls().len(), ids.len()), (1 + 2 * 4 + 2 * 3, 1 + 2 * 4 + 2 * 3));
+    for call in tree.calls() {
+        let parent = call.parent.map(|parent| &*tree.calls()[parent].receiver);
+        let expected = match &*call.receiver {
+            "a" => None,
+            "expert" => Some("clerk"),
+            _ => Some("a"),
+        };
+        assert_eq!(parent, expected, "{}", call.receiver);
+    }
+}
+
+#[tokio::test]
+async fn a_return_says_the_same_of_its_call_as_the_forward_does() {
+    let log = run_of_many_calls().await;
+    let forwards = log.messages().filter_map(|message| match message {
+        Message::Forward(forward) => Some((forward.call_id, forward)),
+        Message::Return(_) => None,
+    });
+    let forwards: std::collections::HashMap<_, _> = forwards.collect();
+    let mut returns = 0;
+    for message in log.messages() {
+        let Message::Return(answer) = message else { continue };
+        let forward = forwards[&answer.call_id];
+        assert_eq!(answer.parent, forward.parent);
+        assert_eq!((&answer.sender, &answer.receiver), (&forward.receiver, &forward.sender));
+        returns += 1;
+    }
+    assert_eq!((returns, forwards.len()), (15, 15));
+    assert_eq!(forwards.values().filter(|forward| forward.parent.is_none()).count(), 1);
 }
 
 #[tokio::test]

@@ -246,6 +246,7 @@ async fn a_history_with_calls_of_another_model_is_told_in_the_dialect_that_is_ta
         ChatMessage::Assistant {
             text: None,
             reasoning: None,
+            attachments: Vec::new(),
             tool_calls: call,
             opaque: Some(Arc::new(json!({"x": 1}))),
         },
@@ -326,4 +327,41 @@ impl Provider for Seen {
     fn function_calling(&self, _: &str) -> Option<bool> {
         self.declared
     }
+}
+
+#[tokio::test]
+async fn a_message_of_a_mebibyte_goes_there_and_back_byte_for_byte() {
+    let message = "한글 \"quoted\" \\ {[\n</tool_call>\t".repeat((1 << 20) / 32);
+    assert!(message.len() > 1 << 20);
+    let call = |name: &str, arguments: serde_json::Value| {
+        Reply::text(format!("<tool_call>\n<name>{name}</name>\n<arguments>{arguments}</arguments>\n</tool_call>"))
+    };
+    let model = Scripted::computed({
+        let message = message.clone();
+        move |request: &Request| match (&*request.agent.name, request.context.messages().last()) {
+            ("a", Some(ChatMessage::User(result))) if request.context.turns() > 0 => {
+                let result = result.text.strip_prefix("<tool_result name='call_agent'>\n").unwrap();
+                call("finish", json!({"message": result.trim_end().strip_suffix("\n</tool_result>").unwrap()}))
+            }
+            ("a", _) => call("call_agent", json!({"agent_name": "b", "message": message})),
+            _ => call("finish", json!({"message": request.context.input()})),
+        }
+    });
+    let agents = ["a", "b"].map(|name| Agent::new(name, ""));
+    let runtime = Runtime::builder().provider("text", PromptTools::around(model)).agents(agents).build().unwrap();
+    let report = runtime.run("a", "go").await.unwrap();
+    assert!(*report.output == *message, "{} bytes", report.output.len());
+}
+
+#[tokio::test]
+async fn what_a_model_made_beside_a_call_is_in_the_answer_and_told_again() {
+    let picture = Attachment::encoded(AttachmentKind::Image, "image/png", "cGl4ZWw=");
+    let model = Model::saying([Reply { attachments: vec![picture.clone()], ..Reply::text(CALL) }, Reply::text("done")]);
+    let runtime = solo(PromptTools::around(model.clone())).tool(cpu()).build().unwrap();
+    let report = runtime.run("solo", "q").await.unwrap();
+    assert_eq!((&*report.output, &*report.attachments), ("done", &[picture.clone()][..]));
+    let asked = model.asked();
+    let messages: Vec<_> = asked[1].context.messages().collect();
+    let ChatMessage::Assistant { attachments, .. } = messages[1] else { panic!("{messages:?}") };
+    assert_eq!(*attachments, [picture]);
 }

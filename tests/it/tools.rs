@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agentouto::providers::scripted::Scripted;
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Arguments, BoxFuture, BuildError, ChatMessage, Content, EventKind, Progress, Reply, Request, StopReason, Tool,
-    ToolCall, ToolContext, ToolError, ToolErrorKind, ToolSpec,
+    Arguments, BoxFuture, BuildError, ChatMessage, Content, EventKind, Progress, ProviderError, ProviderErrorKind,
+    Reply, Request, StopReason, Tool, ToolCall, ToolContext, ToolError, ToolErrorKind, ToolSpec,
 };
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::team::team;
+use crate::team::{With, team};
 
 /// A model that uses the tool `net` once, and then says what it read.
 fn model() -> Scripted {
@@ -136,4 +136,72 @@ async fn a_call_that_its_provider_could_not_read_is_refused_with_the_providers_w
     let net = tool::function("net", "", |_: NoArguments| async { panic!("it must not run") as &str });
     let report = team(model, ["a"]).tool(net).build().unwrap().run("a", "go").await.unwrap();
     assert_eq!(&*report.output, "Error: [finish] no name");
+}
+
+#[tokio::test]
+async fn a_tool_is_told_the_name_of_the_agent_that_uses_it_and_not_of_the_one_that_called_that() {
+    let model =
+        Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.messages().last()) {
+            (_, Some(ChatMessage::Tool { output, .. })) => Reply::text(Arc::clone(&output.content.text)),
+            ("a", _) => Reply::call_agent("b", "who are you?"),
+            _ => Reply::tool("who", json!({})),
+        });
+    let who = With("who", |context: ToolContext| async move { Ok(context.agent.into()) });
+    assert_eq!(&*team(model, ["a", "b"]).tool(who).build().unwrap().run("a", "go").await.unwrap().output, "b");
+}
+
+#[tokio::test]
+async fn a_tool_that_calls_two_agents_one_after_the_other_gets_both_answers() {
+    let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("a", 0) => Reply::tool("ask", json!({})),
+        ("a", _) => Reply::text(last_output(request)),
+        (name, _) => Reply::text(format!("{name} did {}", request.context.input())),
+    });
+    let ask = With("ask", |context: ToolContext| async move {
+        let one = context.caller.call_agent("b", "1").await?;
+        let two = context.caller.call_agent("c", "2").await?;
+        Ok(format!("{one}, {two}").into())
+    });
+    let report = team(model, ["a", "b", "c"]).tool(ask).build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(&*report.output, "b did 1, c did 2");
+}
+
+#[tokio::test]
+async fn the_model_is_told_which_of_its_calls_failed() {
+    let (sender, mut marks) = tokio::sync::mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("a", 0) => Reply::call_agent("b", "fail")
+            .and_call_agent("nobody", "x")
+            .and_call_agent("c", "x")
+            .and_tool("net", json!({}))
+            .into(),
+        ("a", _) => {
+            for message in request.context.messages() {
+                if let ChatMessage::Tool { output, .. } = message {
+                    sender.send((output.content.text.starts_with("Error: "), output.is_error)).unwrap();
+                }
+            }
+            Reply::text("done").into()
+        }
+        ("b", _) => ScriptedReply::error(ProviderError::new(ProviderErrorKind::Other, "no")),
+        _ => Reply::text("fine").into(),
+    });
+    let net = tool::function("net", "", |_: NoArguments| async { Err::<(), _>("no") });
+    team(model, ["a", "b", "c"]).tool(net).build().unwrap().run("a", "go").await.unwrap();
+    let told: Vec<_> = std::iter::from_fn(|| marks.try_recv().ok()).collect();
+    assert_eq!(told, [(true, true), (true, true), (false, false), (true, true)]);
+}
+
+#[test]
+fn progress_that_is_no_number_is_serialised_as_none_and_can_be_read_back() {
+    for (progress, wire) in [
+        (Progress { done: f64::NAN, total: Some(f64::INFINITY), message: None }, r#"{"done":0.0}"#),
+        (Progress { done: f64::NEG_INFINITY, total: Some(2.5), message: None }, r#"{"done":0.0,"total":2.5}"#),
+        (Progress { done: 0.5, total: None, message: Some("x".into()) }, r#"{"done":0.5,"message":"x"}"#),
+    ] {
+        let written = serde_json::to_string(&progress).unwrap();
+        assert_eq!(written, wire);
+        let read: Progress = serde_json::from_str(&written).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), wire);
+    }
 }

@@ -134,7 +134,13 @@ fn hello() -> ChatMessage {
 fn called(calls: &[(&str, &str)]) -> ChatMessage {
     let call = |(id, arguments): &(&str, &str)| ToolCall::new(*id, "search", *arguments);
     let tool_calls = calls.iter().map(call).collect();
-    ChatMessage::Assistant { text: Some("Let me look.".into()), reasoning: None, tool_calls, opaque: None }
+    ChatMessage::Assistant {
+        text: Some("Let me look.".into()),
+        reasoning: None,
+        attachments: Vec::new(),
+        tool_calls,
+        opaque: None,
+    }
 }
 
 fn output(id: &str, content: Content, is_error: bool) -> ChatMessage {

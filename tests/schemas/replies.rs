@@ -20,6 +20,7 @@ pub(crate) async fn reasoned(wire: Wire) -> Vec<ChatMessage> {
         ChatMessage::Assistant {
             text: reply.text,
             reasoning: reply.reasoning,
+            attachments: reply.attachments,
             tool_calls: reply.tool_calls,
             opaque: reply.opaque,
         },

@@ -16,7 +16,7 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound_json};
+use crate::providers::body::{Fields, List, sound_json, with_attached};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
@@ -48,9 +48,12 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
         }
         match message {
             ChatMessage::User(content) => list.push(&Message { role: "user", content: Blocks::of(content)? })?,
-            ChatMessage::Assistant { text, tool_calls, opaque, .. } => {
+            ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
-                let content = kept.map_or_else(|| said(text.as_deref(), tool_calls), |kept| again(kept, tool_calls))?;
+                let content = match kept {
+                    Some(kept) => again(kept, tool_calls)?,
+                    None => said(with_attached(text.as_deref(), attachments), tool_calls)?,
+                };
                 // The API refuses a message without content.
                 if !content.is_empty() {
                     list.push(&Message { role: "assistant", content: Blocks::List(content) })?;
@@ -69,7 +72,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
 }
 
 /// The blocks of a reply that was plain, or another provider's.
-fn said<'a>(text: Option<&'a str>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
+fn said<'a>(text: Option<Cow<'a, str>>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
     let text = text.filter(|text| !text.is_empty()).map(|text| Ok(Block::text(text)));
     text.into_iter().chain(calls.iter().map(Block::call)).collect()
 }

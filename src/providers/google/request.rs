@@ -40,11 +40,11 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
         }
         match message {
             ChatMessage::User(content) => list.push(&Content { role: "user", parts: Part::all(content) })?,
-            ChatMessage::Assistant { text, tool_calls, opaque, .. } => {
+            ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let parts = match kept {
                     Some(kept) => kept.iter().map(Part::Kept).collect(),
-                    None => said(text.as_deref(), tool_calls)?,
+                    None => said(text.as_deref(), attachments, tool_calls)?,
                 };
                 results.ids = kept.map(|kept| ids(kept).collect()).unwrap_or_default();
                 // The API refuses a message without parts.
@@ -59,9 +59,14 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
 }
 
 /// The parts of a reply that was plain, or another provider's.
-fn said<'a>(text: Option<&'a str>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Part<'a>>> {
+fn said<'a>(
+    text: Option<&'a str>,
+    attachments: &'a [Attachment],
+    calls: &'a [ToolCall],
+) -> serde_json::Result<Vec<Part<'a>>> {
     let text = text.filter(|text| !text.is_empty()).map(|text| Ok(Part::text(text)));
-    text.into_iter().chain(calls.iter().map(Part::call)).collect()
+    let attached = attachments.iter().map(|attachment| Ok(Part::attachment(attachment)));
+    text.into_iter().chain(attached).chain(calls.iter().map(Part::call)).collect()
 }
 
 /// The ids of the tool calls among the parts of a reply, as the server gave them: the context may have changed its own.

@@ -171,19 +171,18 @@ struct Marks {
 
 impl wire::Decoder for Decoder {
     fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
-        self.take(serde_json::from_slice(body)?, "", draft)
+        self.take(serde_json::from_slice(body)?, "", draft).map(drop)
     }
 
     fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
         match event.data.trim() {
             "[DONE]" => {
                 draft.complete();
-                return Ok(Progress::Last);
+                Ok(Progress::Last)
             }
-            "" => {}
-            data => self.take(serde_json::from_str(data)?, event.name, draft)?,
+            "" => Ok(Progress::More),
+            data => self.take(serde_json::from_str(data)?, event.name, draft),
         }
-        Ok(Progress::More)
     }
 
     fn opaque(mut self) -> Option<Value> {
@@ -207,8 +206,9 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// Takes in a completion, or one more chunk of it, that came in an event of the type `name`.
-    fn take(&mut self, completion: Completion<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn take(&mut self, completion: Completion<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
         let Completion { choices, usage, error, object, message, code } = completion;
+        let is_known = choices.is_some() || usage.is_some();
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
             draft.used(usage);
         }
@@ -221,7 +221,8 @@ impl Decoder {
             None if name == "error" || object.as_deref() == Some("error") => {
                 Err(Broken::Failed(Failure::reported(&json!({ "message": message, "code": code }))))
             }
-            None => Ok(()),
+            None if is_known => Ok(Progress::More),
+            None => Ok(Progress::Unknown),
         }
     }
 

@@ -12,7 +12,7 @@ use super::OPAQUE;
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Address, Fields, List, sound};
+use crate::providers::body::{Address, Fields, List, sound, with_attached};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -78,7 +78,7 @@ enum Message<'a> {
         content: UserContent<'a>,
     },
     Assistant {
-        content: Option<&'a str>,
+        content: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ impl<'a> From<&'a ChatMessage> for Message<'a> {
     fn from(message: &'a ChatMessage) -> Self {
         match message {
             ChatMessage::User(content) => Self::User { content: content.into() },
-            ChatMessage::Assistant { text, reasoning, tool_calls, opaque } => {
+            ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE));
                 let kept = |key| kept.and_then(|kept| kept.get(key));
                 let thought_in =
@@ -106,7 +106,7 @@ impl<'a> From<&'a ChatMessage> for Message<'a> {
                 let extra = |place| kept("extra_content").and_then(|extras| extras.get(place));
                 Self::Assistant {
                     // Without tool calls the content is required.
-                    content: text.as_deref().or(tool_calls.is_empty().then_some("")),
+                    content: with_attached(text.as_deref().or(tool_calls.is_empty().then_some("")), attachments),
                     reasoning_content: thought_in("reasoning_content"),
                     reasoning: thought_in("reasoning"),
                     reasoning_details: kept("reasoning_details"),

@@ -14,7 +14,7 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Address, Fields, List, sound};
+use crate::providers::body::{Address, Fields, List, sound, with_attached};
 use crate::providers::http::Expect;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -40,11 +40,11 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
     for message in request.context.messages().skip(encoded) {
         match message {
             ChatMessage::User(content) => list.push(&Item::Message { role: "user", content: Text::of(content)? })?,
-            ChatMessage::Assistant { text, tool_calls, opaque, .. } => {
+            ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let items = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 match items.filter(|items| is_stored || items.iter().all(is_self_contained)) {
                     Some(items) => again(items, tool_calls, list)?,
-                    None => plain(text.as_deref(), tool_calls, list)?,
+                    None => plain(with_attached(text.as_deref(), attachments), tool_calls, list)?,
                 }
             }
             ChatMessage::Tool { id, output, .. } => {
@@ -76,7 +76,7 @@ fn again(items: &[Value], tool_calls: &[ToolCall], list: &mut List<'_>) -> serde
 }
 
 /// Writes a reply that came from anywhere.
-fn plain(text: Option<&str>, tool_calls: &[ToolCall], list: &mut List<'_>) -> serde_json::Result<()> {
+fn plain(text: Option<Cow<'_, str>>, tool_calls: &[ToolCall], list: &mut List<'_>) -> serde_json::Result<()> {
     if let Some(text) = text {
         list.push(&Item::Message { role: "assistant", content: Text::Plain(text) })?;
     }
@@ -140,14 +140,14 @@ enum Item<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Text<'a> {
-    Plain(&'a str),
+    Plain(Cow<'a, str>),
     Parts(Vec<Part<'a>>),
 }
 
 impl<'a> Text<'a> {
     fn of(content: &'a Content) -> serde_json::Result<Self> {
         if content.attachments.is_empty() {
-            return Ok(Self::Plain(&content.text));
+            return Ok(Self::Plain(Cow::Borrowed(&content.text)));
         }
         let text = Some(&*content.text).filter(|text| !text.is_empty()).map(|text| Ok(Part::text(text)));
         let attachments = content.attachments.iter().map(Part::attachment);

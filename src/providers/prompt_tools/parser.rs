@@ -23,8 +23,8 @@ use super::scan::{End, LONGEST_CALL, Scan};
 use super::toolset::Toolset;
 use crate::tool::{ToolCall, ToolSpec};
 
-/// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: a call may
-/// have 1 MiB, all calls 16 MiB.
+/// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: all calls
+/// together may have 16 MiB, and so may one alone.
 ///
 /// ```
 /// use agentouto::providers::prompt_tools::Parser;
@@ -63,6 +63,8 @@ pub struct Parser {
     malformed: usize,
     /// Whether this reads the inside of a fence, where another one is nothing special.
     is_inside: bool,
+    /// How much text a call may have, and all calls together, in bytes.
+    pub(super) longest: usize,
 }
 
 enum State {
@@ -108,8 +110,6 @@ struct Tentative {
     calls: Vec<ToolCall>,
 }
 
-/// How much text calls may have in all, in bytes.
-const MOST_READ: usize = 16 << 20;
 /// How many calls of one answer are told to be malformed. What follows them is not read.
 const MOST_MALFORMED: usize = 32;
 /// How much is taken in at once, in bytes.
@@ -171,6 +171,7 @@ impl Parser {
             read: 0,
             malformed: 0,
             is_inside: false,
+            longest: LONGEST_CALL,
         }
     }
 
@@ -386,7 +387,7 @@ impl Parser {
     /// A call whose text begins at `body`.
     fn call(&mut self, form: Form, body: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let State::Call { scan, .. } = &mut self.state else { return None };
-        let (within, is_long) = (&rest[..rest.floor_char_boundary(LONGEST_CALL)], rest.len() > LONGEST_CALL);
+        let (within, is_long) = (&rest[..rest.floor_char_boundary(self.longest)], rest.len() > self.longest);
         let end = match form {
             Form::Tagged => scan.tagged(within, "</tool_call>", is_whole && !is_long),
             Form::Function => scan.tagged(within, "</function>", is_whole && !is_long),
@@ -407,9 +408,8 @@ impl Parser {
             });
         }
         self.read += end;
-        if is_cut || self.read > MOST_READ {
-            let reason =
-                format!("the call is too long; at most {LONGEST_CALL} bytes are read, of all calls {MOST_READ}");
+        if is_cut || self.read > self.longest {
+            let reason = format!("the call is too long; of all calls at most {} bytes are read", self.longest);
             self.calls.push(self.tools.unreadable(&reason, ""));
             self.state = if is_cut { State::Until("</tool_call>", Shown::No) } else { State::Dropped };
             return Some(next);
@@ -528,7 +528,7 @@ impl Parser {
                     break (end, rest.len(), rest.len());
                 }
                 self.seen = line;
-                if rest.len() <= LONGEST_CALL {
+                if rest.len() <= self.longest {
                     return None;
                 }
                 self.state = State::Code(fence);
@@ -540,11 +540,11 @@ impl Parser {
             line += length + 1;
         };
         self.state = State::Text;
-        if known > LONGEST_CALL {
+        if known > self.longest {
             return Some(self.show(rest, next, shown));
         }
         let mut visible = String::new();
-        let mut inside = Parser { is_inside: true, ..Parser::over(Arc::clone(&self.tools)) };
+        let mut inside = Parser { is_inside: true, longest: self.longest, ..Parser::over(Arc::clone(&self.tools)) };
         inside.push(&rest[body..end], &mut visible);
         let calls = inside.end(&mut visible);
         Some(match calls.is_empty() || !visible.trim().is_empty() {

@@ -2,7 +2,8 @@
 //!
 //! A close tag within a JSON string belongs to the string. What is found here is only delimited; `call` reads it.
 
-/// The longest call that is read, in bytes. Arguments may have 1 MiB; the tags around them need little.
+/// How much text is read of calls, of one or of all of an answer, in bytes: the longest arguments, and the tags around
+/// them.
 pub(super) const LONGEST_CALL: usize = crate::builtin::LONGEST_ARGUMENTS + 4096;
 
 /// What has been seen of a call so far.

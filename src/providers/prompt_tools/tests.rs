@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::scan::LONGEST_CALL;
 use super::*;
 use crate::tool::ToolSpec;
 
@@ -18,8 +17,12 @@ fn tools() -> Vec<ToolSpec> {
 }
 
 /// What is read of a text: the calls as `name {arguments}`, or `name! correction`; then what is shown.
+/// How much of calls is read here, so that a limit is soon reached.
+const LONGEST: usize = 1 << 20;
+
 fn read(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> (Vec<String>, String) {
     let (mut parser, mut shown) = (Parser::new(&tools()), String::new());
+    parser.longest = LONGEST;
     pieces.into_iter().for_each(|piece| parser.push(piece.as_ref(), &mut shown));
     let calls = parser.end(&mut shown).into_iter().map(|call| match call.malformed {
         None => format!("{} {}", call.name, serde_json::from_str::<Value>(&call.arguments).unwrap()),
@@ -243,10 +246,10 @@ fn bounds_are_the_same_however_a_text_arrives() {
         format!("```xml\n{space}<tool_call><name>mem</name></tool_call>\n```"),
         format!("a{}<tool_call><name>mem</name></tool_call>", " ".repeat(100_000)),
         format!("{}<tool_call><name>mem</name></tool_call>", "`".repeat(200_001)),
-        format!("```xml\n<tool_call><name>mem</name></tool_call>\n{}```", "\n".repeat(LONGEST_CALL)),
-        format!("{{\"name\": \"mem\", \"arguments\": {{\"c\": \"{}\"}}}}", "x".repeat(LONGEST_CALL)),
+        format!("```xml\n<tool_call><name>mem</name></tool_call>\n{}```", "\n".repeat(LONGEST)),
+        format!("{{\"name\": \"mem\", \"arguments\": {{\"c\": \"{}\"}}}}", "x".repeat(LONGEST)),
     ];
-    let longest = LONGEST_CALL - (value(0).len() - "</tool_call>".len());
+    let longest = LONGEST - (value(0).len() - "</tool_call>".len());
     texts.extend([longest - 1, longest, longest + 1, 2 * longest, 3 * longest].map(|size| value(size) + &value(5)));
     for text in texts {
         let whole = read([&text]);

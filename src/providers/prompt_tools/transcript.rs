@@ -62,15 +62,15 @@ fn tell(messages: &[ChatMessage], dialect: Dialect) -> Vec<ChatMessage> {
         }
         told.extend(results.take().map(said_by_user));
         told.push(match message {
-            ChatMessage::Assistant { text, reasoning, tool_calls, .. } if !tool_calls.is_empty() => {
+            ChatMessage::Assistant { text, reasoning, attachments, tool_calls, .. } if !tool_calls.is_empty() => {
                 let mut said = text.as_deref().unwrap_or_default().to_owned();
                 if !said.is_empty() && !said.ends_with('\n') {
                     said.push('\n');
                 }
                 said.push_str(&dialect.render(tool_calls));
-                let (text, reasoning) = (Some(said.into()), reasoning.clone());
+                let (text, reasoning, attachments) = (Some(said.into()), reasoning.clone(), attachments.clone());
                 // What a server wants to see again belongs to calls that it has never heard of.
-                ChatMessage::Assistant { text, reasoning, tool_calls: Vec::new(), opaque: None }
+                ChatMessage::Assistant { text, reasoning, attachments, tool_calls: Vec::new(), opaque: None }
             }
             other => other.clone(),
         });

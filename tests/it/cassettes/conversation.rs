@@ -201,7 +201,8 @@ impl Said {
             }
         }
         let (text, reasoning, opaque) = (reply.text.clone(), reply.reasoning.clone(), reply.opaque.clone());
-        ChatMessage::Assistant { text, reasoning, tool_calls, opaque }
+        let attachments = reply.attachments.clone();
+        ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque }
     }
 
     fn is_said_by(&self, reply: &Reply) -> bool {
@@ -227,7 +228,7 @@ impl Said {
         });
         let tool_calls = calls.collect();
         let text = Some(&*self.text).filter(|text| !text.is_empty()).map(Into::into);
-        ChatMessage::Assistant { text, reasoning: None, tool_calls, opaque: None }
+        ChatMessage::Assistant { text, reasoning: None, attachments: Vec::new(), tool_calls, opaque: None }
     }
 
     fn is_kept_in(&self, ours: &Self) -> bool {

@@ -439,8 +439,15 @@ async fn fault_31_arguments_come_in_many_shapes() {
 }
 
 #[tokio::test]
-async fn fault_38_what_is_unknown_is_ignored() {
-    let stream = "event: ping\ndata: {\"type\": \"ping\"}\n\nid: 7\nfoo: bar\n\n".to_owned()
+async fn fault_38_what_is_unknown_is_passed_over_and_named_once() {
+    let trace = Trace::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let trace = trace.clone();
+        move || trace.clone()
+    });
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let stream = "event: ping\ndata: {\"type\": \"ping\"}\n\n".repeat(3)
+        + "id: 7\nfoo: bar\n\n"
         + &chunks(&[
             json!({"choices": [{"index": 1, "delta": {"content": "another choice"}}]}),
             json!({"new": [1], "choices": [{"newer": {}, "delta": {"newest": 1, "content": {"a": 1}}}]}),
@@ -448,6 +455,8 @@ async fn fault_38_what_is_unknown_is_ignored() {
         ]);
     let reply = ask(Answer::events(stream)).await.0.unwrap();
     assert_eq!((reply.text.as_deref(), reply.stop_reason.to_string()), (Some("a"), "tired".to_owned()));
+    let said = trace.text();
+    assert_eq!((said.lines().count(), said.contains("event=\"ping\"")), (1, true), "{said}");
 }
 
 #[tokio::test]

@@ -31,7 +31,13 @@ async fn every_kind_of_message_has_its_wire_form() {
     };
     let messages = [
         ChatMessage::User(question),
-        ChatMessage::Assistant { text: None, reasoning: Some("hm".into()), tool_calls: calls, opaque: None },
+        ChatMessage::Assistant {
+            text: None,
+            reasoning: Some("hm".into()),
+            attachments: Vec::new(),
+            tool_calls: calls,
+            opaque: None,
+        },
         output("1", Content::from("a picture").attach(image)),
         output("2", "nothing".into()),
         ChatMessage::assistant("fine"),

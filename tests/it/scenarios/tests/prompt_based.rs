@@ -218,6 +218,7 @@ fn a_text_only_model_that_is_shown_anything_else_complains() {
     let called = ChatMessage::Assistant {
         text: None,
         reasoning: None,
+        attachments: Vec::new(),
         tool_calls: vec![ToolCall::new("1", "search", "{}")],
         opaque: None,
     };

@@ -1,0 +1,85 @@
+//! What an answer carries: all that a model said and made for it.
+
+use std::sync::Arc;
+
+use agentouto::providers::scripted::Scripted;
+use agentouto::{Attachment, AttachmentKind, ChatMessage, Reply, Request};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::team::team;
+
+fn picture(name: &str) -> Attachment {
+    Attachment::inline(AttachmentKind::Image, "image/png", b"png").named(name)
+}
+
+fn painting(reply: Reply, name: &str) -> Reply {
+    Reply { attachments: vec![picture(name)], ..reply }
+}
+
+/// A model that replies so, and what it is shown in its second turn.
+fn shown_after(reply: Reply) -> (Scripted, mpsc::UnboundedReceiver<Vec<ChatMessage>>) {
+    let (sender, shown) = mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| match request.context.turns() {
+        0 => reply.clone(),
+        _ => {
+            sender.send(request.context.messages().cloned().collect()).unwrap();
+            Reply::text("done")
+        }
+    });
+    (model, shown)
+}
+
+#[tokio::test]
+async fn an_answer_carries_what_its_model_attached_in_every_turn_however_it_ends() {
+    let earlier = ChatMessage::Assistant {
+        text: None,
+        reasoning: None,
+        attachments: vec![picture("of an earlier call")],
+        tool_calls: Vec::new(),
+        opaque: None,
+    };
+    for end in [Reply::finish("done"), Reply::text("done")] {
+        let turns = [painting(Reply::call_agent("b", "x"), "1"), Reply::call_agent("b", "x"), painting(end, "3")];
+        let model = Scripted::new().replies("a", turns).replies_to_any("b", [painting(Reply::text("ok"), "of b")]);
+        let runtime = team(model, ["a", "b"]).build().unwrap();
+        let call = runtime.user("alice").forward("a", "paint").history([earlier.clone()]);
+        let report = call.await.unwrap();
+        assert_eq!((&*report.output, report.attachments), ("done", vec![picture("1"), picture("3")]));
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_attached_beside_a_call_stays_in_its_context() {
+    let (model, mut shown) = shown_after(painting(Reply::call_agent("nobody", "x"), "1"));
+    team(model, ["a"]).build().unwrap().run("a", "paint").await.unwrap();
+    let messages = shown.recv().await.unwrap();
+    let ChatMessage::Assistant { attachments, .. } = &messages[1] else { panic!("{messages:?}") };
+    assert_eq!(*attachments, [picture("1")]);
+    let wire = serde_json::to_string(&messages).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<ChatMessage>>(&wire).unwrap(), messages);
+    let plain = serde_json::to_value(ChatMessage::assistant("x")).unwrap();
+    assert_eq!(plain, json!({"role": "assistant", "text": "x"}));
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_answer_where_there_is_no_text() {
+    for (text, expected) in [(None, "No."), (Some(""), "No."), (Some(" "), " "), (Some("Well."), "Well.")] {
+        let reply = Reply { text: text.map(Into::into), refusal: Some("No.".into()), ..Reply::default() };
+        let report = team(Scripted::new().replies("a", [reply]), ["a"]).build().unwrap().run("a", "go").await.unwrap();
+        assert_eq!(&*report.output, expected, "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_beside_tool_calls_stays_in_the_context() {
+    for text in [None, Some("")] {
+        let text = text.map(Arc::from);
+        let reply = Reply { text, refusal: Some("Not that.".into()), ..Reply::call_agent("nobody", "x") };
+        let (model, mut shown) = shown_after(reply);
+        team(model, ["a"]).build().unwrap().run("a", "go").await.unwrap();
+        let messages = shown.recv().await.unwrap();
+        let ChatMessage::Assistant { text, .. } = &messages[1] else { panic!("{messages:?}") };
+        assert_eq!(text.as_deref(), Some("Not that."));
+    }
+}
