@@ -30,16 +30,11 @@ use crate::tool::{Arguments, Tool, ToolCall, ToolOutput, Toolbox};
 use crate::tool_run::{PollTimer, ToolRun, aborted};
 use crate::turn::{self, Action, Step};
 
-/// The actor.
+/// The actor. Its state is its part of the call: the call is over at the very end of the actor's task, so that the thread
+/// which the caller wakes is the one that has nothing more to do.
 pub(crate) struct Invocation;
 
-/// Its one message.
-pub(crate) struct Begin {
-    call: Lease,
-    mind: Mind,
-}
-
-/// What serves the Forward: an agent's model, or a user's answerer.
+/// Its one message, and what serves the Forward: an agent's model, or a user's answerer.
 pub(crate) enum Mind {
     Model(Doors),
     Person(Arc<dyn Answerer>),
@@ -73,7 +68,7 @@ impl Callee for Mind {
             call.answer(Err(CallError::Unreachable { name, reason: reason.into() }));
         };
         // It is ready at once, since `pre_start` waits for nothing.
-        let invocation = match coop::unconstrained(Invocation::spawn(None, Invocation, ())).now_or_never() {
+        let invocation = match coop::unconstrained(Invocation::spawn(None, Invocation, call.clone())).now_or_never() {
             Some(Ok((invocation, _))) => invocation,
             Some(Err(error)) => {
                 unreachable(error.to_string());
@@ -82,7 +77,7 @@ impl Callee for Mind {
             None => return None,
         };
         let stop = Stop::Kill(invocation.get_cell());
-        if invocation.cast(Begin { call: call.clone(), mind: *self }).is_err() {
+        if invocation.cast(*self).is_err() {
             unreachable("its actor has stopped".to_owned());
             return None;
         }
@@ -91,16 +86,15 @@ impl Callee for Mind {
 }
 
 impl Actor for Invocation {
-    type Msg = Begin;
-    type State = ();
-    type Arguments = ();
+    type Msg = Mind;
+    type State = Lease;
+    type Arguments = Lease;
 
-    async fn pre_start(&self, _: ActorRef<Begin>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
+    async fn pre_start(&self, _: ActorRef<Mind>, call: Lease) -> Result<Lease, ActorProcessingErr> {
+        Ok(call)
     }
 
-    async fn handle(&self, myself: ActorRef<Begin>, begin: Begin, (): &mut ()) -> Result<(), ActorProcessingErr> {
-        let Begin { call, mind } = begin;
+    async fn handle(&self, myself: ActorRef<Mind>, mind: Mind, call: &mut Lease) -> Result<(), ActorProcessingErr> {
         // Boxed by `contain`: every future around it would hold room for it twice.
         let serving = contain(serve(call.clone(), mind));
         if let Some(result) = call.scope().unless_cancelled(serving).await {
