@@ -24,7 +24,7 @@ pub(crate) enum Flavour {
 }
 
 impl Flavour {
-    fn build(self, pool: Option<usize>) -> tokio::runtime::Runtime {
+    pub(crate) fn build(self, pool: Option<usize>) -> tokio::runtime::Runtime {
         let mut builder = match self {
             Self::CurrentThread => tokio::runtime::Builder::new_current_thread(),
             Self::MultiThread => tokio::runtime::Builder::new_multi_thread(),
