@@ -34,6 +34,9 @@ pub(crate) const CHECKS: &[(&str, &str)] = &[
     ("late_events", "no event of a call after its Return"),
     ("late_forwards", "no Forward of a call after the Return of its parent"),
     ("late_streams", "a stream that is opened after the shutdown ends"),
+    ("logs", "the logs and the stream of all events hold the same calls"),
+    ("results", "what calls and tools give is what the program says"),
+    ("returns", "every Forward has a Return when its log is handed out, or its stream ends"),
 ];
 
 /// Which parts are wanted.

@@ -150,7 +150,13 @@ fn start(
             return is_left.1;
         }
     };
-    world.add_thread(std::thread::spawn(move || flavour.build(None).block_on(whole)));
+    let over = world.over();
+    world.add_thread(std::thread::spawn(move || {
+        flavour.build(None).block_on(async {
+            whole.await;
+            over.await;
+        });
+    }));
     ended
 }
 
@@ -539,6 +545,7 @@ async fn dismiss(world: &Arc<World>, actors: Vec<(ActorRef<Mail>, tokio::task::J
         tokio::time::sleep(Duration::from_micros(50)).await;
     }
     world.stage("threads with a tokio runtime of their own");
+    world.end();
     while !world.take_threads_if_over() {
         tokio::time::sleep(Duration::from_micros(50)).await;
     }
