@@ -80,7 +80,8 @@ impl<'a> Audit<'a> {
                 seen.is_asking = true;
             }
             EventKind::ModelReply { .. } | EventKind::ModelError { .. } | EventKind::ModelAborted { .. } => {
-                if !std::mem::take(&mut seen.is_asking) {
+                let was_asking = std::mem::take(&mut seen.is_asking);
+                if !was_asking {
                     self.flaws.push(format!("the end of a request that was not made: {}", line(event)));
                 }
             }
@@ -90,7 +91,7 @@ impl<'a> Audit<'a> {
                 let forward = seen.forward;
                 self.answer(forward, answer);
                 let drives_all = self.world.program.roots.iter().all(|root| root.place != Place::Undriven);
-                if is_asking && drives_all && self.world.parts.checks("late_events") {
+                if is_asking && drives_all && self.world.parts.checks("requests") {
                     self.flaw(format!("the call of `{}` has returned, and its request has not ended", forward.content));
                 }
             }

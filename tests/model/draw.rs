@@ -117,13 +117,15 @@ const SHUTDOWNS: &Choices<()> = &[(6, (), ""), (3, (), "shutdown"), (1, (), "shu
 pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
     let mut draw = Draw { rng: Rng::new(seed), parts, nodes: Vec::new() };
     let count = 1 + draw.rng.below(4);
-    let has_undriven = draw.parts.draws("undriven") && draw.rng.chance(1);
+    // Rare, because each takes a second.
+    let one_in = if parts.insists_on("undriven") { 2 } else { 500 };
+    let has_undriven = parts.draws("undriven") && draw.rng.below(one_in) == 0;
     let mut roots: Vec<_> = (0..count).map(|root| draw.root(root)).collect();
     if has_undriven {
         roots[0].place = Place::Undriven;
         roots[0].mode = Mode::Await;
     }
-    let versions = draw.parts.draws("versions") && draw.rng.chance(25);
+    let versions = parts.draws("versions") && draw.rng.chance(25);
     let (shutdown, stop) = (draw.shutdown(), draw.moment());
     let release = draw.rng.chance(50).then(|| draw.moment());
     let spare = draw.reserve(Spot { root: count, depth: 0, fragile: false }, Who::Versioned);
@@ -136,8 +138,8 @@ pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
         release,
         replacements: (0..replacements).map(|_| draw.replacement()).collect(),
         tool_changes: if versions { draw.rng.below(4) } else { 0 },
-        pool: (draw.parts.draws("pool") && draw.rng.chance(40)).then(|| 1 + draw.rng.below(2)),
-        streams: match draw.parts.draws("slow") {
+        pool: (parts.draws("pool") && draw.rng.chance(40)).then(|| 1 + draw.rng.below(2)),
+        streams: match parts.draws("slow") {
             true => (0..draw.rng.below(3)).map(|_| 1 + draw.rng.below(20)).collect(),
             false => Vec::new(),
         },
@@ -182,7 +184,8 @@ impl Draw<'_> {
     }
 
     fn shutdown(&mut self) -> Shutdown {
-        let kinds: Vec<_> = SHUTDOWNS.iter().enumerate().map(|(kind, (weight, (), part))| (*weight, kind, *part)).collect();
+        let kinds: Vec<_> =
+            SHUTDOWNS.iter().enumerate().map(|(kind, (weight, (), part))| (*weight, kind, *part)).collect();
         match self.of(&kinds) {
             Some(1) => Shutdown::At(self.moment()),
             Some(2) => Shutdown::DroppedAt(self.moment()),
@@ -240,7 +243,8 @@ impl Draw<'_> {
     }
 
     fn fill(&mut self, place: usize, deed: Deed, turns: Vec<Vec<usize>>) -> usize {
-        let parks_itself = matches!(deed, Deed::Park(_) | Deed::Blocked | Deed::BlockedOnChannel | Deed::Watch | Deed::ShutDown);
+        let parks_itself =
+            matches!(deed, Deed::Park(_) | Deed::Blocked | Deed::BlockedOnChannel | Deed::Watch | Deed::ShutDown);
         let waits_in_line = self.nodes[place].who == Who::Serial;
         let parks_below = turns.iter().flatten().any(|child| self.nodes[*child].parks);
         let node = &mut self.nodes[place];

@@ -4,8 +4,8 @@
 //!
 //! - `AGENTOUTO_PROGRAMS=100000` says how many programs are run, `AGENTOUTO_FIRST` from which seed on.
 //! - `AGENTOUTO_SEED=17` prints and runs the program of one seed, `AGENTOUTO_TIMES` times on each kind of tokio runtime.
-//! - `AGENTOUTO_ONLY=actors,cancel` and `AGENTOUTO_SKIP=actors` say what programs are made of; see `parts.rs`. The same
-//!   seed gives another program then.
+//! - `AGENTOUTO_ONLY=actors,cancel` and `AGENTOUTO_SKIP=actors` say what programs are made of, and `AGENTOUTO_SKIP` and
+//!   `AGENTOUTO_ALSO` what is checked; `parts.rs` has the names. The same seed gives another program then.
 //! - `AGENTOUTO_WORKERS` says how many programs run at once (default: 4, because most of them wait most of the time), and
 //!   `AGENTOUTO_SECONDS` after how long a program hangs (default: 20).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "these are tests")]
@@ -32,7 +32,7 @@ use world::{World, lock};
 /// The longest that one program may take, in seconds.
 const LONGEST_RUN: u64 = 20;
 /// How many programs are run by default.
-const PROGRAMS: u64 = 300;
+const PROGRAMS: u64 = 2_000;
 
 #[test]
 fn whatever_a_program_does_every_call_has_one_outcome_and_nothing_is_left() {

@@ -32,11 +32,16 @@ pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
 pub(crate) const CHECKS: &[(&str, &str)] = &[
     ("again", "a call that is polled again gives the same outcome"),
     ("late_events", "no event of a call after its Return"),
-    ("late_forwards", "no Forward of a call after the Return of its parent"),
     ("late_streams", "a stream that is opened after the shutdown ends"),
     ("logs", "the logs and the stream of all events hold the same calls"),
     ("results", "what calls and tools give is what the program says"),
     ("returns", "every Forward has a Return when its log is handed out, or its stream ends"),
+];
+
+/// The checks that are made only if `AGENTOUTO_ALSO` names them.
+pub(crate) const EXTRA_CHECKS: &[(&str, &str)] = &[
+    ("late_forwards", "no Forward of a call after the Return of its parent"),
+    ("requests", "every request to a model has ended before the Return of its call"),
 ];
 
 /// Which parts are wanted.
@@ -44,33 +49,50 @@ pub(crate) const CHECKS: &[(&str, &str)] = &[
 pub(crate) struct Parts {
     only: Option<Vec<String>>,
     skipped: Vec<String>,
+    also: Vec<String>,
 }
 
 impl Parts {
-    /// As `AGENTOUTO_ONLY` and `AGENTOUTO_SKIP` say.
+    /// As `AGENTOUTO_ONLY`, `AGENTOUTO_SKIP` and `AGENTOUTO_ALSO` say.
     pub(crate) fn from_env() -> Self {
-        let list = |name: &str| {
-            let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-            let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-            for part in &names {
-                let is_known = INGREDIENTS.iter().chain(CHECKS).any(|(known, _)| part == known);
-                assert!(is_known, "{name}: unknown part `{part}`; known are {INGREDIENTS:#?} and {CHECKS:#?}");
-            }
-            Some(names)
-        };
-        Self { only: list("AGENTOUTO_ONLY"), skipped: list("AGENTOUTO_SKIP").unwrap_or_default() }
+        Self {
+            only: list("AGENTOUTO_ONLY", &[INGREDIENTS]),
+            skipped: list("AGENTOUTO_SKIP", &[INGREDIENTS, CHECKS]).unwrap_or_default(),
+            also: list("AGENTOUTO_ALSO", &[EXTRA_CHECKS]).unwrap_or_default(),
+        }
     }
 
     /// Whether programs may hold this ingredient. The empty name stands for what every program may hold.
     pub(crate) fn draws(&self, ingredient: &str) -> bool {
         let is_known = INGREDIENTS.iter().any(|(known, _)| *known == ingredient);
         assert!(is_known || ingredient.is_empty(), "unknown ingredient `{ingredient}`");
-        let is_wanted = self.only.as_ref().is_none_or(|only| only.iter().any(|part| part == ingredient));
+        let is_wanted = self.only.is_none() || self.insists_on(ingredient);
         ingredient.is_empty() || (is_wanted && self.checks(ingredient))
     }
 
-    /// Whether this is not skipped.
-    pub(crate) fn checks(&self, part: &str) -> bool {
-        !self.skipped.iter().any(|skipped| skipped == part)
+    /// Whether `AGENTOUTO_ONLY` names this ingredient.
+    pub(crate) fn insists_on(&self, ingredient: &str) -> bool {
+        self.only.as_ref().is_some_and(|only| only.iter().any(|part| part == ingredient))
     }
+
+    /// Whether this check is made.
+    pub(crate) fn checks(&self, part: &str) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == part);
+        if EXTRA_CHECKS.iter().any(|(extra, _)| *extra == part) {
+            is_named(&self.also)
+        } else {
+            !is_named(&self.skipped)
+        }
+    }
+}
+
+/// The parts that a variable names, which must be known.
+fn list(variable: &str, known: &[&[(&str, &str)]]) -> Option<Vec<String>> {
+    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    for name in &names {
+        let is_known = known.iter().copied().flatten().any(|(part, _)| name == part);
+        assert!(is_known, "{variable}: unknown part `{name}`; known are {known:#?}");
+    }
+    Some(names)
 }

@@ -122,13 +122,7 @@ async fn befall(world: &Arc<World>, runtime: &Runtime, held: &Held, resume: &Res
 }
 
 /// Starts a root where the program says; the receiver hears of its end.
-fn start(
-    world: &Arc<World>,
-    runtime: &Runtime,
-    root: usize,
-    held: &Held,
-    resume: &Resume,
-) -> oneshot::Receiver<()> {
+fn start(world: &Arc<World>, runtime: &Runtime, root: usize, held: &Held, resume: &Resume) -> oneshot::Receiver<()> {
     let (end, ended) = oneshot::channel();
     let calling = call_root(Arc::clone(world), runtime.clone(), root, held.clone());
     let whole = async move {
@@ -216,7 +210,11 @@ async fn call_root(world: Arc<World>, runtime: Runtime, root: usize, held: Held)
         Mode::Run => {
             let call = pin!(runtime.run(name, content));
             let ended = noted(&world, root, call).await;
-            over(&world, root, ended.map(|report| (report.output, report.log)).map_err(|error| (error.error, error.log)));
+            over(
+                &world,
+                root,
+                ended.map(|report| (report.output, report.log)).map_err(|error| (error.error, error.log)),
+            );
         }
         Mode::Caller | Mode::CallerDrop(_) | Mode::CallerUnpolled | Mode::CallerPolledOnce => {
             let calling = user.caller().call_agent(name, content);
@@ -321,9 +319,8 @@ type Ended = Result<agentouto::Report, agentouto::RunError>;
 
 /// Looks at the end of a call, and polls it again.
 async fn end(world: &Arc<World>, root: usize, call: agentouto::Call, ended: Ended) {
-    let parts = |ended: Ended| {
-        ended.map(|report| (report.output, report.log)).map_err(|error| (error.error, error.log))
-    };
+    let parts =
+        |ended: Ended| ended.map(|report| (report.output, report.log)).map_err(|error| (error.error, error.log));
     let shown = |ended: &Ended| match ended {
         Ok(report) => format!("{:?} with {} messages", report.output, report.log.messages().count()),
         Err(error) => format!("{:?} with {} messages", error.error, error.log.messages().count()),
@@ -493,7 +490,9 @@ async fn after_shutdown(world: &Arc<World>, runtime: &Runtime) {
     let (name, content) = world.address(world.program.spare);
     let result = runtime.run(name, content).await;
     match result {
-        Err(error) if error.error == CallError::ShutDown => check::log(world, &error.log, "the log of a call after the shutdown"),
+        Err(error) if error.error == CallError::ShutDown => {
+            check::log(world, &error.log, "the log of a call after the shutdown")
+        }
         other => world.flaw(format!("a call after the shutdown gave {:?}", other.map(|report| report.output))),
     }
     world.stage("a second shutdown");

@@ -7,9 +7,9 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, Blocking};
 use agentouto::{
-    Agent, Arguments, BoxFuture, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Growth, Incoming,
-    Progress, Provider, ProviderError, ProviderErrorKind, Reply, Request, Runtime, Tool, ToolContext, ToolError,
-    ToolOutput, ToolSpec,
+    Agent, Arguments, BoxFuture, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Growth,
+    Incoming, Progress, Provider, ProviderError, ProviderErrorKind, Reply, Request, Runtime, Tool, ToolContext,
+    ToolError, ToolOutput, ToolSpec,
 };
 use futures_util::future::join_all;
 use futures_util::poll;
@@ -163,7 +163,8 @@ fn check_output(world: &World, node: usize, output: &ToolOutput) {
         Expected::Anything => output.is_error || text == text_of(node),
     };
     let is_cancelled = output.is_error && (text.contains("cancelled") || text.contains("shut down"));
-    if !is_right && !(is_cancelled && world.may_be_cancelled(node)) && world.parts.checks("results") {
+    let is_excused = is_cancelled && world.may_be_cancelled(node);
+    if !is_right && !is_excused && world.parts.checks("results") {
         world.flaw(format!("n{node} was to give its model {:?}, and gave {text:?}", world.expected(node)));
     }
 }
@@ -195,7 +196,8 @@ fn blocking(world: &Arc<World>) -> impl Tool + use<> {
             Deed::Blocked => world.block(),
             Deed::BlockedOnChannel => world.released().blocking_recv().map_err(|_| "the channel broke")?,
             Deed::OwnRuntime => {
-                let own = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|_| "no runtime")?;
+                let own =
+                    tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|_| "no runtime")?;
                 own.block_on(tokio::time::sleep(Duration::from_micros(10)));
             }
             _ => {}
@@ -304,7 +306,8 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
         }
         How::Spawned | How::Left => {
             let ends = children.iter().map(|child| {
-                let (child, calling, judging, (end, ended)) = (*child, calling(*child), Arc::clone(world), oneshot::channel());
+                let (child, calling, judging, (end, ended)) =
+                    (*child, calling(*child), Arc::clone(world), oneshot::channel());
                 world.spawn(async move {
                     judging.judge(child, &calling.await);
                     let _ = end.send(());

@@ -86,7 +86,8 @@ pub(crate) enum Kept {
 
 impl Kept {
     fn node(&self) -> usize {
-        let (Self::Unpolled(node, _) | Self::PolledOnce(node, _) | Self::Caller(node, _) | Self::Context(node, _)) = self;
+        let (Self::Unpolled(node, _) | Self::PolledOnce(node, _) | Self::Caller(node, _) | Self::Context(node, _)) =
+            self;
         *node
     }
 }
