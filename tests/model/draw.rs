@@ -208,11 +208,15 @@ impl Draw<'_> {
         let mode = self.mode();
         // A call that is kept would lose its callee with the second tokio runtime.
         let is_kept = matches!(mode, Mode::CallerPolledOnce | Mode::CallerUnpolled);
-        let place = match self.parts.draws("second") && !is_kept && self.rng.chance(8) {
-            true if self.rng.chance(60) => Place::SecondCurrentThread,
-            true => Place::SecondMultiThread,
-            false => Place::Here,
-        };
+        let places: &Choices<Place> = &[
+            (88, Place::Here, ""),
+            (5, Place::SecondCurrentThread, "second"),
+            (3, Place::SecondMultiThread, "second"),
+            (2, Place::LostCurrentThread, "lost"),
+            (2, Place::LostMultiThread, "lost"),
+        ];
+        let place = if is_kept { None } else { self.of(places) };
+        let place = place.unwrap_or(Place::Here);
         Root { node, mode, place, delay: self.rng.below(4) }
     }
 

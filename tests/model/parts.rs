@@ -13,6 +13,7 @@ pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
     ("held", "calls made by `User::caller` that are kept without a poll, or after one"),
     ("kept", "tools that keep an unpolled call, a call after one poll, or a `Caller`, beyond their end"),
     ("left", "tools that leave spawned tasks behind"),
+    ("lost", "calls on a tokio runtime that is dropped under them"),
     ("panics", "panics with a text, in models, tools, persons and actors"),
     ("parks", "models, tools and persons that never answer"),
     ("payloads", "panics with values that are not text, or whose drop panics"),

@@ -227,8 +227,19 @@ pub(crate) enum Place {
     SecondCurrentThread,
     /// On a multi-thread runtime of its own.
     SecondMultiThread,
+    /// On a current-thread runtime that is dropped after a moment.
+    LostCurrentThread,
+    /// On a multi-thread runtime that is dropped after a moment.
+    LostMultiThread,
     /// On a current-thread runtime that is left alone until after the shutdown.
     Undriven,
+}
+
+impl Place {
+    /// Whether the tokio runtime is dropped under the call.
+    pub(crate) fn is_lost(self) -> bool {
+        matches!(self, Self::LostCurrentThread | Self::LostMultiThread)
+    }
 }
 
 /// A moment in a run, never later than a few milliseconds.

@@ -201,6 +201,11 @@ impl World {
         self.program.roots.get(root).is_some_and(|root| root.place == Place::Undriven)
     }
 
+    /// Whether the tokio runtime of the root is dropped under it: its calls may fail in any way.
+    pub(crate) fn is_lost(&self, root: usize) -> bool {
+        self.program.roots.get(root).is_some_and(|root| root.place.is_lost())
+    }
+
     pub(crate) fn add_thread(&self, thread: std::thread::JoinHandle<()>) {
         lock(&self.threads).push(thread);
     }
@@ -373,7 +378,9 @@ impl World {
 
     /// Compares what came of a call with what the program says.
     pub(crate) fn judge(&self, node: usize, result: &Result<Content, CallError>) {
-        if matches!(result, Err(CallError::Cancelled | CallError::ShutDown)) && self.may_be_cancelled(node) {
+        let is_cancelled = matches!(result, Err(CallError::Cancelled | CallError::ShutDown));
+        let is_excused = (is_cancelled && self.may_be_cancelled(node)) || self.is_lost(self.program.nodes[node].root);
+        if is_excused {
             return;
         }
         let is_right = match (&self.expected(node), result) {
