@@ -134,10 +134,10 @@ fn text_of(node: usize) -> String {
 fn check_outputs(world: &World, node: usize, request: &Request) {
     let Node { who, turns, .. } = &world.program.nodes[node];
     if *who == Who::Versioned {
-        let told = number_after(request.context.system(), "v");
-        let newest = number_after(request.context.input(), "v");
+        let version = |text: &str| number_after(text, "v").unwrap_or_else(|| panic!("no version in {text:?}"));
+        let (told, newest) = (version(request.context.system()), version(request.context.input()));
         if told < newest {
-            world.flaw(format!("n{node}: called when v{newest:?} had joined, told the instructions of v{told:?}"));
+            world.flaw(format!("n{node}: called when v{newest} had joined, told the instructions of v{told}"));
         }
     }
     let Some(before) = request.context.turns().checked_sub(1) else { return };
