@@ -1,0 +1,347 @@
+//! Draws a program from a seed.
+
+use crate::parts::Parts;
+use crate::program::{
+    Deed, Holding, How, Mode, Moment, Node, Payload, Place, Program, Replacement, Root, Shutdown, Who,
+};
+use crate::rng::Rng;
+
+/// The most nodes of one program.
+const MAX_NODES: usize = 32;
+const MAX_DEPTH: usize = 7;
+
+/// Choices by weight, each with the ingredient that it belongs to.
+type Choices<T> = [(usize, T, &'static str)];
+
+const CALLEES: &Choices<Who> = &[
+    (40, Who::Agent(0), ""),
+    (20, Who::Agent(1), ""),
+    (8, Who::Person(0), "persons"),
+    (4, Who::Person(1), "persons"),
+    (10, Who::Steady, "actors"),
+    (5, Who::Serial, "actors"),
+    (4, Who::Mortal, "actors"),
+    (5, Who::Versioned, "versions"),
+    (2, Who::Nobody, ""),
+];
+
+const TOOLS: &Choices<Who> = &[
+    (20, Who::Function, "tools"),
+    (25, Who::Context, "context"),
+    (12, Who::Blocking, "blocking"),
+    (12, Who::Always, "always"),
+    (3, Who::Guest, "versions"),
+    (1, Who::NoTool, ""),
+];
+
+const AGENT_DEEDS: &Choices<Deed> = &[
+    (50, Deed::Return, ""),
+    (15, Deed::Finish, ""),
+    (8, Deed::Yield(3), ""),
+    (4, Deed::Fail, ""),
+    (4, Deed::Panic(Payload::Text), "panics"),
+    (2, Deed::Panic(Payload::Number), "payloads"),
+    (2, Deed::Panic(Payload::Grenade), "payloads"),
+    (5, Deed::Park(Holding::Nothing), "parks"),
+    (2, Deed::Park(Holding::Grenade), "drops"),
+    (1, Deed::ReturnHolding, "drops"),
+];
+
+const ACTOR_DEEDS: &Choices<Deed> = &[
+    (20, Deed::Return, ""),
+    (10, Deed::Yield(4), ""),
+    (4, Deed::Fail, ""),
+    (6, Deed::Park(Holding::Nothing), ""),
+    (5, Deed::Watch, ""),
+    (5, Deed::Drop, ""),
+    (6, Deed::CallAfterReply, ""),
+];
+
+const MORTAL_DEEDS: &Choices<Deed> =
+    &[(10, Deed::Return, ""), (5, Deed::Drop, ""), (5, Deed::Panic(Payload::Text), ""), (8, Deed::Kill, "")];
+
+const FUNCTION_DEEDS: &Choices<Deed> = &[
+    (20, Deed::Return, ""),
+    (4, Deed::Fail, ""),
+    (6, Deed::Yield(5), ""),
+    (4, Deed::Panic(Payload::Text), "panics"),
+    (2, Deed::Panic(Payload::Number), "payloads"),
+    (2, Deed::Panic(Payload::Grenade), "payloads"),
+    (4, Deed::Park(Holding::Nothing), "parks"),
+    (4, Deed::Park(Holding::Grenade), "drops"),
+    (2, Deed::ReturnHolding, "drops"),
+    (5, Deed::Ready, "ready"),
+    (4, Deed::TimedOut, "ready"),
+];
+
+const CONTEXT_DEEDS: &Choices<Deed> =
+    &[(20, Deed::Call(How::InTurn), ""), (5, Deed::Progress, ""), (1, Deed::ShutDown, "shutdown")];
+
+const BLOCKING_DEEDS: &Choices<Deed> = &[
+    (15, Deed::Return, ""),
+    (3, Deed::Fail, ""),
+    (3, Deed::Panic(Payload::Text), "panics"),
+    (1, Deed::Panic(Payload::Number), "payloads"),
+    (1, Deed::Panic(Payload::Grenade), "payloads"),
+    (10, Deed::Blocked, ""),
+    (5, Deed::BlockedOnChannel, "runtimes"),
+    (5, Deed::OwnRuntime, "runtimes"),
+];
+
+const ALWAYS_DEEDS: &Choices<Deed> =
+    &[(20, Deed::Call(How::InTurn), ""), (3, Deed::Return, ""), (2, Deed::Panic(Payload::Text), "panics")];
+
+const HOWS: &Choices<How> = &[
+    (20, How::InTurn, ""),
+    (15, How::AtOnce, ""),
+    (8, How::Spawned, ""),
+    (10, How::Left, "left"),
+    (5, How::Unpolled, "kept"),
+    (6, How::PolledOnce, "kept"),
+    (4, How::KeepsCaller, "kept"),
+    (5, How::DroppedAfterOnePoll, "dropped"),
+    (5, How::Hurried, "dropped"),
+];
+
+const HOWS_OF_ALWAYS: &Choices<How> = &[
+    (20, How::InTurn, ""),
+    (15, How::AtOnce, ""),
+    (2, How::Unpolled, "kept"),
+    (2, How::PolledOnce, "kept"),
+    (2, How::KeepsCaller, "kept"),
+];
+
+const SHUTDOWNS: &Choices<()> = &[(6, (), ""), (3, (), "shutdown"), (1, (), "shutdown"), (1, (), "shutdown")];
+
+/// The program of a seed.
+pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
+    let mut draw = Draw { rng: Rng::new(seed), parts, nodes: Vec::new() };
+    let count = 1 + draw.rng.below(4);
+    // Rare, because each takes a second.
+    let one_in = if parts.insists_on("undriven") { 2 } else { 500 };
+    let has_undriven = parts.draws("undriven") && draw.rng.below(one_in) == 0;
+    let mut roots: Vec<_> = (0..count).map(|root| draw.root(root)).collect();
+    if has_undriven {
+        roots[0].place = Place::Undriven;
+        roots[0].mode = Mode::Await;
+    }
+    let versions = parts.draws("versions") && draw.rng.chance(25);
+    let (shutdown, stop) = (draw.shutdown(), draw.moment());
+    let release = draw.rng.chance(50).then(|| draw.moment());
+    let spare = draw.reserve(Spot { root: count, depth: 0, fragile: false }, Who::Versioned);
+    let replacements = if versions { 1 + draw.rng.below(4) } else { 0 };
+    Program {
+        seed,
+        spare,
+        shutdown,
+        stop,
+        release,
+        replacements: (0..replacements).map(|_| draw.replacement()).collect(),
+        tool_changes: if versions { draw.rng.below(4) } else { 0 },
+        pool: (parts.draws("pool") && draw.rng.chance(40)).then(|| 1 + draw.rng.below(2)),
+        streams: match parts.draws("slow") {
+            true => (0..draw.rng.below(3)).map(|_| 1 + draw.rng.below(20)).collect(),
+            false => Vec::new(),
+        },
+        reads_at_once: draw.rng.chance(50),
+        nodes: draw.nodes,
+        roots,
+    }
+}
+
+struct Draw<'a> {
+    rng: Rng,
+    parts: &'a Parts,
+    nodes: Vec<Node>,
+}
+
+/// Where in a tree a node is.
+#[derive(Clone, Copy)]
+struct Spot {
+    root: usize,
+    depth: usize,
+    fragile: bool,
+}
+
+impl Spot {
+    fn below(self, fragile: bool) -> Self {
+        Self { depth: self.depth + 1, fragile: self.fragile || fragile, ..self }
+    }
+}
+
+impl Draw<'_> {
+    fn of<T: Copy>(&mut self, choices: &Choices<T>) -> Option<T> {
+        let wanted = choices.iter().filter(|(.., part)| self.parts.draws(part));
+        let wanted: Vec<_> = wanted.map(|(weight, value, _)| (*weight, *value)).collect();
+        (!wanted.is_empty()).then(|| self.rng.weighted(&wanted))
+    }
+
+    fn moment(&mut self) -> Moment {
+        match self.rng.chance(50) {
+            true => Moment::Yields(self.rng.below(30)),
+            false => Moment::Begun(self.rng.below(15)),
+        }
+    }
+
+    fn shutdown(&mut self) -> Shutdown {
+        let kinds: Vec<_> =
+            SHUTDOWNS.iter().enumerate().map(|(kind, (weight, (), part))| (*weight, kind, *part)).collect();
+        match self.of(&kinds) {
+            Some(1) => Shutdown::At(self.moment()),
+            Some(2) => Shutdown::DroppedAt(self.moment()),
+            Some(3) => Shutdown::Before,
+            _ => Shutdown::After,
+        }
+    }
+
+    fn replacement(&mut self) -> Replacement {
+        match self.rng.chance(40) {
+            true => Replacement::InWaker,
+            false => Replacement::After(self.rng.below(6)),
+        }
+    }
+
+    fn root(&mut self, root: usize) -> Root {
+        let spot = Spot { root, depth: 0, fragile: false };
+        let is_chain = self.parts.draws("always") && self.rng.chance(8);
+        let node = if is_chain { self.chain(spot, 3) } else { self.callee(spot) };
+        let mode = self.mode();
+        // A call that is kept would lose its callee with the second tokio runtime.
+        let is_kept = matches!(mode, Mode::CallerPolledOnce | Mode::CallerUnpolled);
+        let places: &Choices<Place> = &[
+            (88, Place::Here, ""),
+            (5, Place::SecondCurrentThread, "second"),
+            (3, Place::SecondMultiThread, "second"),
+            (2, Place::LostCurrentThread, "lost"),
+            (2, Place::LostMultiThread, "lost"),
+        ];
+        let place = if is_kept { None } else { self.of(places) };
+        let place = place.unwrap_or(Place::Here);
+        Root { node, mode, place, delay: self.rng.below(4) }
+    }
+
+    fn mode(&mut self) -> Mode {
+        let moment = self.moment();
+        let events = self.rng.below(12);
+        let modes: &Choices<Mode> = &[
+            (15, Mode::Run, ""),
+            (15, Mode::Await, ""),
+            (10, Mode::Events, ""),
+            (10, Mode::Caller, ""),
+            (18, Mode::Cancel(moment), "cancel"),
+            (2, Mode::CancelUnsent, "cancel"),
+            (5, Mode::CancelAfterEvents(events), "cancel"),
+            (8, Mode::Drop(moment), "dropped"),
+            (8, Mode::CallerDrop(moment), "dropped"),
+            (4, Mode::CallerUnpolled, "held"),
+            (5, Mode::CallerPolledOnce, "held"),
+        ];
+        self.of(modes).unwrap_or(Mode::Run)
+    }
+
+    /// Takes the next place, to be filled when the children are known.
+    fn reserve(&mut self, spot: Spot, who: Who) -> usize {
+        let Spot { root, fragile, .. } = spot;
+        self.nodes.push(Node { root, who, deed: Deed::Return, turns: Vec::new(), parks: false, fragile });
+        self.nodes.len() - 1
+    }
+
+    fn fill(&mut self, place: usize, deed: Deed, turns: Vec<Vec<usize>>) -> usize {
+        let parks_itself =
+            matches!(deed, Deed::Park(_) | Deed::Blocked | Deed::BlockedOnChannel | Deed::Watch | Deed::ShutDown);
+        let waits_in_line = self.nodes[place].who == Who::Serial;
+        let parks_below = turns.iter().flatten().any(|child| self.nodes[*child].parks);
+        let node = &mut self.nodes[place];
+        (node.deed, node.turns, node.parks) = (deed, turns, parks_itself || waits_in_line || parks_below);
+        place
+    }
+
+    /// An agent, whose blocking tool calls an agent, whose blocking tool calls an agent, and so on.
+    fn chain(&mut self, spot: Spot, levels: usize) -> usize {
+        let agent = self.reserve(spot, Who::Agent(0));
+        let mut turns = Vec::new();
+        if levels > 0 {
+            let tool = self.reserve(spot.below(false), Who::Always);
+            let below = self.chain(spot.below(false).below(false), levels - 1);
+            turns.push(vec![self.fill(tool, Deed::Call(How::InTurn), vec![vec![below]])]);
+        }
+        self.fill(agent, Deed::Return, turns)
+    }
+
+    fn callee(&mut self, spot: Spot) -> usize {
+        let who = self.of(CALLEES).unwrap_or(Who::Agent(0));
+        let place = self.reserve(spot, who);
+        match who {
+            Who::Agent(_) => {
+                let turns = if self.is_leaf(spot) { 0 } else { self.rng.weighted(&[(3, 0), (6, 1), (3, 2)]) };
+                let turns = (0..turns).map(|_| self.turn(spot.below(false))).collect();
+                let deed = self.of(AGENT_DEEDS).unwrap_or(Deed::Return);
+                self.fill(place, deed, turns)
+            }
+            Who::Person(_) => {
+                let deed = self.of(AGENT_DEEDS).unwrap_or(Deed::Return);
+                self.fill(place, deed, Vec::new())
+            }
+            Who::Steady | Who::Serial | Who::Mortal => self.actor(place, spot, who),
+            _ => self.fill(place, Deed::Return, Vec::new()),
+        }
+    }
+
+    fn actor(&mut self, place: usize, spot: Spot, who: Who) -> usize {
+        let calls = who != Who::Mortal && !self.is_leaf(spot) && self.rng.chance(50);
+        let deed = match who {
+            _ if calls => self.of(HOWS).map(Deed::Call),
+            Who::Mortal => self.of(MORTAL_DEEDS),
+            _ => self.of(ACTOR_DEEDS),
+        };
+        let deed = deed.unwrap_or(Deed::Return);
+        let turns = match deed {
+            Deed::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
+            Deed::Kill | Deed::CallAfterReply => vec![vec![self.callee(Spot { depth: MAX_DEPTH, ..spot.below(true) })]],
+            _ => Vec::new(),
+        };
+        self.fill(place, deed, turns)
+    }
+
+    fn is_leaf(&self, spot: Spot) -> bool {
+        spot.depth >= MAX_DEPTH || self.nodes.len() >= MAX_NODES
+    }
+
+    fn turn(&mut self, spot: Spot) -> Vec<usize> {
+        let width = self.rng.weighted(&[(5, 1), (4, 2), (2, 3), (1, 5)]);
+        (0..width).map(|_| if self.rng.chance(45) { self.callee(spot) } else { self.tool(spot) }).collect()
+    }
+
+    fn calls(&mut self, spot: Spot) -> Vec<usize> {
+        let width = self.rng.weighted(&[(5, 1), (4, 2), (1, 3)]);
+        (0..width).map(|_| self.callee(spot)).collect()
+    }
+
+    fn tool(&mut self, spot: Spot) -> usize {
+        let Some(who) = self.of(TOOLS) else { return self.callee(spot) };
+        let place = self.reserve(spot, who);
+        let deed = match who {
+            Who::Function => self.of(FUNCTION_DEEDS),
+            Who::Context if self.rng.chance(15) => self.of(FUNCTION_DEEDS),
+            Who::Context => self.of(CONTEXT_DEEDS),
+            Who::Blocking => self.of(BLOCKING_DEEDS),
+            Who::Always => self.of(ALWAYS_DEEDS),
+            _ => None,
+        };
+        let deed = match (deed, who) {
+            (Some(Deed::Call(_)), Who::Always) => Deed::Call(self.of(HOWS_OF_ALWAYS).unwrap_or(How::InTurn)),
+            (Some(Deed::Call(_)), _) => Deed::Call(self.of(HOWS).unwrap_or(How::InTurn)),
+            (deed, _) => deed.unwrap_or(Deed::Return),
+        };
+        let turns = match deed {
+            Deed::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
+            _ => Vec::new(),
+        };
+        self.fill(place, deed, turns)
+    }
+}
+
+/// Whether calls made so may be cancelled without the rest of the tree.
+fn is_fragile(how: How) -> bool {
+    !matches!(how, How::InTurn | How::AtOnce)
+}
