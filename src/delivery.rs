@@ -47,8 +47,7 @@ impl Delivery {
     }
 
     /// A Forward whose result is there already.
-    pub(crate) fn answered(call: Lease, result: Result<Content, CallError>) -> Self {
-        call.answer(result);
+    pub(crate) fn answered(call: Lease) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: None, stop: None }
     }
 }

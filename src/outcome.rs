@@ -32,10 +32,12 @@ pub(crate) struct Outcome {
     place: OnceLock<usize>,
 }
 
-const OPEN: u8 = 0;
+/// The Forward is not sent, and perhaps never will be.
+const UNSENT: u8 = 0;
+const OPEN: u8 = 1;
 /// The Return is being recorded.
-const ENDING: u8 = 1;
-const OVER: u8 = 2;
+const ENDING: u8 = 2;
+const OVER: u8 = 3;
 
 impl Outcome {
     /// A Forward that is about to be sent, for a call that it is a part of. It is over when the last lease is dropped.
@@ -49,7 +51,7 @@ impl Outcome {
             scope,
             leases: AtomicUsize::new(1),
             result: OnceLock::new(),
-            phase: AtomicU8::new(OPEN),
+            phase: AtomicU8::new(UNSENT),
             caller: AtomicWaker::new(),
             parent: Mutex::new(parent),
             place: OnceLock::new(),
@@ -57,6 +59,19 @@ impl Outcome {
         let open = Arc::downgrade(&outcome) as Weak<dyn Open>;
         let _ = outcome.place.set(outcome.scope.tracker().enter(open));
         Lease(outcome)
+    }
+
+    /// Sends the Forward: logs and streams are told.
+    pub(crate) fn send(&self) {
+        self.phase.store(OPEN, Ordering::Release);
+        self.emit(|| EventKind::Forward { forward: Arc::clone(&self.forward) });
+    }
+
+    /// Answers with an error instead of sending the Forward: its log is told, but no stream of the runtime, which may
+    /// end before the Return.
+    pub(crate) fn refuse(&self, error: CallError) {
+        self.scope.emit_to_log(&self.forward, || EventKind::Forward { forward: Arc::clone(&self.forward) });
+        self.answer(Err(error));
     }
 
     pub(crate) fn forward(&self) -> &Arc<Forward> {
@@ -135,12 +150,17 @@ impl Outcome {
 
     /// Records the Return, once. Gives the parent, which has one part less to wait for.
     fn record(&self) -> Option<Arc<Self>> {
-        self.phase.compare_exchange(OPEN, ENDING, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        let end = |phase| (phase < ENDING).then_some(ENDING);
+        let before = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok()?;
         let result = self.result.get_or_init(|| match self.scope.is_cancelled() {
             true => Err(CallError::Cancelled),
             false => Err(CallError::Unanswered { name: Arc::clone(&self.forward.receiver) }),
         });
-        self.scope.emit(&self.forward, || EventKind::Return { answer: Arc::new(self.forward.answer(result.clone())) });
+        let answer = || EventKind::Return { answer: Arc::new(self.forward.answer(result.clone())) };
+        match before {
+            UNSENT => self.scope.emit_to_log(&self.forward, answer),
+            _ => self.scope.emit(&self.forward, answer),
+        }
         if let Some(place) = self.place.get() {
             self.scope.tracker().leave(*place);
         }

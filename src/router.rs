@@ -171,10 +171,14 @@ impl Deliver for Router {
         };
         // Counted before the look at the scope: a wait for the end of a scope that is cancelled waits for this one too.
         let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
-        scope.emit(call.forward(), || EventKind::Forward { forward: Arc::clone(call.forward()) });
+        if scope.is_shut_down() {
+            call.refuse(CallError::ShutDown);
+            return Delivery::answered(call);
+        }
+        call.send();
         if scope.is_cancelled() {
-            let error = if scope.is_shut_down() { CallError::ShutDown } else { CallError::Cancelled };
-            return Delivery::answered(call, Err(error));
+            call.withdraw();
+            return Delivery::answered(call);
         }
         let callee: Box<dyn Callee> = match peer {
             Peer::Actor(actor) => Box::new(ActorCall { actor, deliver: self }),

@@ -120,13 +120,23 @@ impl Scope {
     /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if self.0.observers.is_some() || self.hub().is_observed() {
-            let sequence = self.hub().next_sequence();
-            let event = Event { sequence, call_id: forward.call_id, parent: forward.parent, kind: kind() };
+            let event = self.event(forward, kind());
             self.hub().observe(&event);
             if let Some(observers) = &self.0.observers {
                 observers.observe(&event);
             }
         }
+    }
+
+    /// The same without the streams of the whole runtime.
+    pub(crate) fn emit_to_log(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
+        if let Some(observers) = &self.0.observers {
+            observers.observe(&self.event(forward, kind()));
+        }
+    }
+
+    fn event(&self, forward: &Forward, kind: EventKind) -> Event {
+        Event { sequence: self.hub().next_sequence(), call_id: forward.call_id, parent: forward.parent, kind }
     }
 
     /// Tells streams of a step that no log has use for.
