@@ -48,6 +48,7 @@ mod invocation;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod message;
+mod name;
 mod prompt;
 mod provider;
 pub mod providers;
@@ -57,6 +58,7 @@ mod runtime;
 mod schema;
 mod scope;
 mod span;
+mod spelling;
 pub mod tool;
 pub mod tools;
 mod trace;

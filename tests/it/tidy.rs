@@ -6,17 +6,19 @@ use std::path::Path;
 
 /// The files from the ground up. A file imports from a lower floor, or from the left on its own.
 const FLOORS: [&[&str]; 4] = [
-    &["message", "agent", "tool", "context", "provider", "event", "error"],
+    &["message", "name", "spelling", "agent", "tool", "context", "provider", "event", "error"],
     &["prompt", "builtin", "turn", "trace"],
-    &["scope", "span", "invocation", "router", "user", "runtime"],
+    &["scope", "span", "snapshot", "invocation", "router", "user", "runtime"],
     &["schema", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 14] = [
+const FOREIGN: [(&str, &[&str]); 16] = [
     ("ractor", &["invocation", "router", "runtime"]),
-    ("tokio", &["scope", "invocation", "router", "user", "providers", "tools", "mcp"]),
-    ("dashmap", &["router"]),
+    ("tokio", &["scope", "snapshot", "invocation", "router", "user", "providers", "tools", "mcp"]),
+    ("rpds", &["name"]),
+    ("unicode_general_category", &["name"]),
+    ("unicode_normalization", &["name"]),
     ("reqwest", &["providers/http"]),
     ("secrecy", &["providers/http", "providers/api"]),
     ("bytes", &["providers/http", "providers/body"]),
@@ -102,7 +104,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_950, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 3_200, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]
