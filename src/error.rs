@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Name;
+use crate::name;
 use crate::provider::Reply;
 
 /// Why a call has no answer. Its text is what a calling model reads after `Error: `.
@@ -15,8 +16,8 @@ use crate::provider::Reply;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallError {
-    /// Nobody has that name.
-    #[error("Unknown agent: {agent}; {}", known(.nearest, *.count))]
+    /// No agent, actor or user has that name.
+    #[error("Unknown agent: {agent}; {}", list("agents", .nearest, *.count))]
     UnknownAgent {
         /// The name that was called.
         agent: Arc<str>,
@@ -61,8 +62,8 @@ pub enum CallError {
     /// The runtime has shut down.
     #[error("the runtime has shut down")]
     ShutDown,
-    /// A user's name is taken by an agent or an actor.
-    #[error("user `{name}`: an agent or actor has that name")]
+    /// A user's name is taken by an agent or an actor, or is not fit to be a name.
+    #[error("user `{name}`: {}", name::flaw_of_user(.name).unwrap_or("an agent or actor has that name"))]
     NameTaken {
         /// The name.
         name: Name,
@@ -77,11 +78,6 @@ impl CallError {
     pub fn failed(text: impl Into<Arc<str>>) -> Self {
         Self::Failed(text.into())
     }
-}
-
-/// Says who there is: `available agents: a, b`, or the nearest of many.
-fn known(nearest: &[Name], count: usize) -> String {
-    list("agents", nearest, count)
 }
 
 /// `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.

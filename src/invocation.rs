@@ -17,19 +17,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::coop;
 use tracing::Instrument as _;
 
-use crate::agent::Agent;
 use crate::builtin;
 use crate::context::Context;
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
 use crate::message::{Answerer, CallAgent, CallId, Caller, Content, Forward, Name, Return};
-use crate::prompt::Roster;
-use crate::provider::{Growth, Provider, Reply, Request};
+use crate::prompt::Prompt;
+use crate::provider::{Growth, Reply, Request};
 use crate::scope::{Alive, CallIds, Scope};
+use crate::snapshot::{AgentEntry, Snapshot};
 use crate::span;
 use crate::tool::{
     Arguments, Blocking, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput,
-    Toolbox,
 };
 use crate::turn::{self, Action, Step};
 
@@ -54,22 +53,9 @@ pub(crate) enum Mind {
 
 /// All that an agent's invocation is handed.
 pub(crate) struct Doors {
-    pub(crate) seat: Arc<Seat>,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) entry: Arc<AgentEntry>,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) deliver: Arc<dyn Deliver>,
-}
-
-/// What is the same in all invocations of an agent. Shared as one, because many begin at once.
-pub(crate) struct Seat {
-    pub(crate) agent: Arc<Agent>,
-    pub(crate) provider_name: Name,
-    pub(crate) provider: Arc<dyn Provider>,
-}
-
-/// Who and what there is, as it stood at one moment. It never changes; peers and tools that join make another.
-pub(crate) struct Scene {
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) tools: Arc<Toolbox>,
 }
 
 /// The door through which a Forward leaves.
@@ -125,6 +111,8 @@ struct Life<'a> {
     forward: &'a Arc<Forward>,
     scope: &'a Scope,
     doors: Doors,
+    /// Held, so that other invocations of the agent share it.
+    _prompt: Arc<Prompt>,
     request: Request,
     /// How many tool calls came before those of the current turn.
     calls: u64,
@@ -132,21 +120,23 @@ struct Life<'a> {
 
 impl<'a> Life<'a> {
     fn new(forward: &'a Arc<Forward>, doors: Doors, scope: &'a Scope) -> Self {
-        let Doors { seat, scene, .. } = &doors;
+        let Doors { entry, snapshot, .. } = &doors;
+        let prompt = snapshot.roster.prompt(&entry.agent);
         let request = Request {
             call_id: forward.call_id,
-            agent: Arc::clone(&seat.agent),
-            context: Context::new(scene.roster.prompt(&seat.agent), forward),
-            tools: Arc::clone(scene.tools.specs()),
+            agent: Arc::clone(&entry.agent),
+            context: Context::new(Arc::clone(&prompt.text), forward),
+            tools: Arc::clone(snapshot.tools.specs()),
         };
-        Self { forward, scope, doors, request, calls: 0 }
+        Self { forward, scope, doors, _prompt: prompt, request, calls: 0 }
     }
 
     /// The agent loop.
     async fn live(&mut self) -> Result<Content, CallError> {
         loop {
             let reply = self.ask().await?;
-            match turn::next(&mut self.request.context, reply, &self.doors.scene.tools, &self.doors.scene.roster) {
+            let Snapshot { roster, tools } = &*self.doors.snapshot;
+            match turn::next(&mut self.request.context, reply, tools, roster) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.act(actions).await,
             }
@@ -157,7 +147,7 @@ impl<'a> Life<'a> {
     async fn ask(&self) -> Result<Reply, CallError> {
         // A model and tools that answer at once must not keep a cancellation from being seen.
         coop::consume_budget().await;
-        let Seat { agent, provider_name, provider, .. } = &*self.doors.seat;
+        let AgentEntry { agent, provider_name, provider } = &*self.doors.entry;
         let turn = self.request.context.turns() + 1;
         self.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
         let mut show = |delta| self.show(|| EventKind::ModelDelta { delta });

@@ -124,6 +124,18 @@ async fn fault_36_unknown_names_are_errors_with_those_there_are() {
 }
 
 #[tokio::test]
+async fn fault_36_a_reply_may_be_wrong_a_thousand_times_about_a_thousand_agents() {
+    let names = || (0..1_000).map(|n| format!("Agent_{n:03}"));
+    let reply = names().fold(Reply::default(), |reply, name| reply.and_call_agent(&name.to_lowercase(), "x"));
+    let read = read_after(reply, |builder| builder.agents(names().map(|name| agentouto::Agent::new(name, "x")))).await;
+    assert_eq!(read.len(), 1_000);
+    for (read, name) in read.iter().zip(names()) {
+        let expected = format!("Unknown agent: {}; the nearest of 1002 agents: {name}, ", name.to_lowercase());
+        assert!(read.contains(&expected), "{read}");
+    }
+}
+
+#[tokio::test]
 async fn fault_36_of_many_agents_the_nearest_are_named() {
     let read = read_after(Reply::call_agent("writer", "x"), |builder| {
         builder
