@@ -17,7 +17,7 @@ use crate::provider::Reply;
 #[non_exhaustive]
 pub enum CallError {
     /// No agent, actor or user has that name.
-    #[error("Unknown agent: {agent}; {}", list("agents", .nearest, *.count))]
+    #[error("Unknown agent: {agent}; {}{}", hint(.agent, *.is_tool), list("agents", .nearest, *.count))]
     UnknownAgent {
         /// The name that was called.
         agent: Arc<str>,
@@ -25,6 +25,9 @@ pub enum CallError {
         nearest: Vec<Name>,
         /// How many there are.
         count: usize,
+        /// Whether it is a tool that has that name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_tool: bool,
     },
     /// The callee's model could not be asked.
     #[error("[{provider}] {error}")]
@@ -78,6 +81,10 @@ impl CallError {
     pub fn failed(text: impl Into<Arc<str>>) -> Self {
         Self::Failed(text.into())
     }
+}
+
+fn hint(agent: &str, is_tool: bool) -> String {
+    if is_tool { format!("`{agent}` is a tool: call it directly; ") } else { String::new() }
 }
 
 /// `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.

@@ -103,7 +103,8 @@ impl Router {
 /// What comes of a Forward to a name that no peer has: it is not sent, and its sender reads who there is.
 async fn undelivered(forward: Forward, snapshot: Arc<Snapshot>) -> Return {
     let (agent, roster) = (Arc::clone(&forward.receiver), &snapshot.roster);
-    let error = CallError::UnknownAgent { nearest: roster.nearest(&agent), count: roster.len(), agent };
+    let is_tool = snapshot.tools.contains(&agent);
+    let error = CallError::UnknownAgent { nearest: roster.nearest(&agent), count: roster.len(), is_tool, agent };
     forward.answer(Err(error))
 }
 

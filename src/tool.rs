@@ -434,6 +434,11 @@ impl Toolbox {
         self.tools.find(name).map(|(_, tool)| tool)
     }
 
+    /// Whether there is a tool of that name, those that are part of the runtime included.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some() || self.builtin.iter().any(|spec| *spec.name == *name)
+    }
+
     /// All names, or the nearest by spelling when there are many.
     pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
         self.spellings.get_or_init(|| Spellings::new(self.names())).nearest(wanted)
