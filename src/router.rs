@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -28,7 +29,7 @@ use crate::tool::Toolbox;
 pub(crate) struct Router {
     registry: Registry<Peer>,
     providers: Providers,
-    call_ids: Mutex<Box<dyn FnMut() -> CallId + Send>>,
+    call_ids: CallIdSource,
     /// Above the scopes of all calls.
     root: Scope,
 }
@@ -51,7 +52,7 @@ impl Router {
         call_ids: Box<dyn FnMut() -> CallId + Send>,
         root: Scope,
     ) -> Self {
-        Self { registry: Registry::new(tools), providers, call_ids: Mutex::new(call_ids), root }
+        Self { registry: Registry::new(tools), providers, call_ids: CallIdSource::new(call_ids), root }
     }
 
     /// An agent as a peer, if its provider is registered.
@@ -85,7 +86,7 @@ impl Router {
 
     /// The id of a call that has no parent.
     pub(crate) fn draw_call_id(&self) -> CallId {
-        (self.call_ids.lock().unwrap_or_else(PoisonError::into_inner))()
+        self.call_ids.draw()
     }
 
     /// Whether it is a user that answers under that name.
@@ -106,6 +107,37 @@ async fn undelivered(forward: Forward, snapshot: Arc<Snapshot>) -> Return {
     let is_tool = snapshot.tools.contains(&agent);
     let error = CallError::UnknownAgent { nearest: roster.nearest(&agent), count: roster.len(), is_tool, agent };
     forward.answer(Err(error))
+}
+
+/// Where the ids of calls come from that have no parent.
+struct CallIdSource {
+    source: Mutex<Box<dyn FnMut() -> CallId + Send>>,
+    /// The thread on which the source runs.
+    running: Mutex<Option<ThreadId>>,
+}
+
+impl CallIdSource {
+    fn new(source: Box<dyn FnMut() -> CallId + Send>) -> Self {
+        Self { source: Mutex::new(source), running: Mutex::default() }
+    }
+
+    /// The next id; a random one if it is the source itself that makes a call.
+    fn draw(&self) -> CallId {
+        let set = |thread| *self.running.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+        let this = Some(thread::current().id());
+        // A source that panicked is not running any more.
+        if *self.running.lock().unwrap_or_else(PoisonError::into_inner) == this && !self.source.is_poisoned() {
+            return CallId::random();
+        }
+        let mut source = self.source.lock().unwrap_or_else(|poisoned| {
+            self.source.clear_poison();
+            poisoned.into_inner()
+        });
+        set(this);
+        let id = source();
+        set(None);
+        id
+    }
 }
 
 impl Deliver for Router {

@@ -214,6 +214,8 @@ impl RuntimeBuilder {
     }
 
     /// Where the ids of calls come from that have no parent. Default: [`CallId::random`].
+    ///
+    /// The source runs on one thread at a time, and other calls wait for it. A call that it makes itself has a random id.
     pub fn call_ids(mut self, source: impl FnMut() -> CallId + Send + 'static) -> Self {
         self.call_ids = Some(Box::new(source));
         self

@@ -560,6 +560,7 @@ mod build {
 
 /// Code of a program that changes a runtime from within it.
 mod reentrance {
+    use std::sync::OnceLock;
     use std::time::Duration;
 
     use super::*;
@@ -629,6 +630,29 @@ mod reentrance {
             runtime.join_tool(Changing(runtime.clone(), "u")).unwrap();
             assert!(runtime.join_tool(Changing(runtime.clone(), "u")).is_err());
             assert!(runtime.leave_tool("u") && !runtime.leave_tool("u"));
+        });
+    }
+
+    #[test]
+    fn a_source_of_ids_may_call_and_may_panic() {
+        check(|| {
+            let handle: Arc<OnceLock<Runtime>> = Arc::default();
+            let (inside, mut seeded, mut drawn) = (Arc::clone(&handle), CallId::seeded(7), 0);
+            let source = move || {
+                drawn += 1;
+                assert!(drawn != 2, "no more ids");
+                let id = inside.get().unwrap().user("u").forward("a", "x").call_id();
+                let next = seeded();
+                assert_ne!(id, next);
+                next
+            };
+            let runtime = team(Scripted::new(), ["a"]).call_ids(source).build().unwrap();
+            handle.set(runtime.clone()).unwrap();
+            let draw = || runtime.user("u").forward("a", "x").call_id();
+            let mut expected = CallId::seeded(7);
+            assert_eq!(draw(), expected());
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(draw)).is_err());
+            assert_eq!(draw(), expected(), "it goes on with what it is given");
         });
     }
 }
