@@ -6,11 +6,12 @@ use std::sync::Arc;
 use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
+use crate::call_ids::CallIds;
 use crate::delivery::{Callee, Deliver, ScopedCaller, Stop};
 use crate::error::CallError;
 use crate::message::{Caller, Content, Forward};
 use crate::outcome::{Lease, Outcome};
-use crate::scope::{CallIds, Open as _, Scope};
+use crate::scope::{Open as _, Scope};
 
 /// An actor that serves Forwards, with the type of its messages forgotten.
 #[derive(Clone)]

@@ -12,12 +12,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value, json};
 
 use crate::message::Name;
+use crate::name::{CALL_AGENT, FINISH};
 use crate::tool::{Arguments, ToolSpec};
 
-/// The tool by which an agent calls another.
-pub(crate) const CALL_AGENT: &str = "call_agent";
-/// The tool by which an agent ends its call.
-pub(crate) const FINISH: &str = "finish";
 /// The longest text of arguments that is read, in bytes.
 pub(crate) const LONGEST_ARGUMENTS: usize = 16 << 20;
 

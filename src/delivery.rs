@@ -12,11 +12,12 @@ use ractor::ActorCell;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
+use crate::call_ids::CallIds;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallAgent, Content, Forward, Name};
 use crate::outcome::{Lease, Outcome};
-use crate::scope::{CallIds, Scope};
+use crate::scope::Scope;
 use crate::threads::poll_call;
 use crate::tool::{Progress, ToolCallId, ToolError};
 
@@ -34,13 +35,18 @@ pub(crate) trait Callee: Send {
 
 /// A Forward on its way; awaited, it gives the result of its Return.
 pub(crate) enum Delivery {
-    /// It was not sent.
-    Refused(CallError),
+    /// It was not sent. The error is made when it is asked for, because to find the names that were meant takes time.
+    Refused(Option<Box<dyn FnOnce() -> CallError + Send>>),
     /// It was sent.
     Sent { call: Arc<Outcome>, waiting: Option<(Lease, Box<dyn Callee>)>, stop: Option<Stop> },
 }
 
 impl Delivery {
+    /// A Forward that is not sent.
+    pub(crate) fn refused(error: impl FnOnce() -> CallError + Send + 'static) -> Self {
+        Self::Refused(Some(Box::new(error)))
+    }
+
     /// A Forward whose callee begins when this is first polled.
     pub(crate) fn to(callee: Box<dyn Callee>, call: Lease) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: Some((call, callee)), stop: None }
@@ -57,7 +63,7 @@ impl Future for Delivery {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Refused(error) => Poll::Ready(Err(error.clone())),
+            Self::Refused(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error()))),
             Self::Sent { call, waiting, stop } => {
                 if let Some((lease, callee)) = waiting.take() {
                     *stop = callee.begin(lease);

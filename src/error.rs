@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Name;
+use crate::message::{CallId, Name};
+use crate::name;
 use crate::provider::Reply;
 
 /// Why a call has no answer. Its text is what a calling model reads after `Error: `.
@@ -15,8 +16,8 @@ use crate::provider::Reply;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallError {
-    /// Nobody has that name.
-    #[error("Unknown agent: {agent}; {}", known(.nearest, *.count))]
+    /// No agent, actor or user has that name.
+    #[error("Unknown agent: {agent}; {}{}", hint(.agent, *.is_tool), list("agents", .nearest, *.count))]
     UnknownAgent {
         /// The name that was called.
         agent: Arc<str>,
@@ -24,6 +25,9 @@ pub enum CallError {
         nearest: Vec<Name>,
         /// How many there are.
         count: usize,
+        /// Whether it is a tool that has that name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_tool: bool,
     },
     /// The callee's model could not be asked.
     #[error("[{provider}] {error}")]
@@ -61,11 +65,18 @@ pub enum CallError {
     /// The runtime has shut down.
     #[error("the runtime has shut down")]
     ShutDown,
-    /// A user's name is taken by an agent or an actor.
-    #[error("user `{name}`: an agent or actor has that name")]
+    /// A user's name is taken by an agent or an actor, or is not fit to be a name.
+    #[error("user `{name}`: {}", name::flaw_of_user(.name).unwrap_or("an agent or actor has that name"))]
     NameTaken {
         /// The name.
         name: Name,
+    },
+    /// Another call of that id is under way: the source of
+    /// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) repeats itself.
+    #[error("the call id {call_id} is in use; a source of call ids must not repeat itself")]
+    IdInUse {
+        /// The id.
+        call_id: CallId,
     },
     /// What an actor or a person behind a user said was wrong.
     #[error("{0}")]
@@ -79,9 +90,8 @@ impl CallError {
     }
 }
 
-/// Says who there is: `available agents: a, b`, or the nearest of many.
-fn known(nearest: &[Name], count: usize) -> String {
-    list("agents", nearest, count)
+fn hint(agent: &str, is_tool: bool) -> String {
+    if is_tool { format!("`{agent}` is a tool: call it directly; ") } else { String::new() }
 }
 
 /// `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.

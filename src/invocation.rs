@@ -15,7 +15,6 @@ use tokio::task::coop;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use crate::agent::Agent;
 use crate::context::Context;
 use crate::delivery::{Callee, Deliver, Delivery, Stop};
 use crate::error::{CallError, ProviderError};
@@ -23,10 +22,11 @@ use crate::event::EventKind;
 use crate::message::{Answerer, CallId, Content, Forward, Name};
 use crate::outcome::{Lease, Outcome};
 use crate::panics::contain;
-use crate::prompt::Roster;
-use crate::provider::{Growth, Provider, Reply, Request};
+use crate::prompt::Prompt;
+use crate::provider::{Growth, Reply, Request};
+use crate::snapshot::{AgentEntry, Snapshot};
 use crate::span::{self, InvocationSpan};
-use crate::tool::{Arguments, Tool, ToolCall, ToolOutput, Toolbox};
+use crate::tool::{Arguments, Tool, ToolCall, ToolOutput};
 use crate::tool_run::{PollTimer, ToolRun, aborted};
 use crate::turn::{self, Action, Step};
 
@@ -42,22 +42,9 @@ pub(crate) enum Mind {
 
 /// All that an agent's invocation is handed.
 pub(crate) struct Doors {
-    pub(crate) seat: Arc<Seat>,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) entry: Arc<AgentEntry>,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) deliver: Arc<dyn Deliver>,
-}
-
-/// What is the same in all invocations of an agent. Shared as one, because many begin at once.
-pub(crate) struct Seat {
-    pub(crate) agent: Arc<Agent>,
-    pub(crate) provider_name: Name,
-    pub(crate) provider: Arc<dyn Provider>,
-}
-
-/// Who and what there is, as it stood at one moment. It never changes; peers and tools that join make another.
-pub(crate) struct Scene {
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) tools: Arc<Toolbox>,
 }
 
 impl Callee for Mind {
@@ -132,6 +119,8 @@ async fn serve(call: Lease, mind: Mind) -> Result<Content, CallError> {
 struct Life<'a> {
     call: &'a Lease,
     doors: Doors,
+    /// Held, so that other invocations of the agent share it.
+    _prompt: Arc<Prompt>,
     request: Request,
     /// How many tool calls came before those of the current turn.
     calls: u64,
@@ -139,21 +128,23 @@ struct Life<'a> {
 
 impl<'a> Life<'a> {
     fn new(call: &'a Lease, doors: Doors) -> Self {
-        let (forward, Doors { seat, scene, .. }) = (call.forward(), &doors);
+        let (forward, Doors { entry, snapshot, .. }) = (call.forward(), &doors);
+        let prompt = snapshot.roster.prompt(&entry.agent);
         let request = Request {
             call_id: forward.call_id,
-            agent: Arc::clone(&seat.agent),
-            context: Context::new(scene.roster.prompt(&seat.agent), forward),
-            tools: Arc::clone(scene.tools.specs()),
+            agent: Arc::clone(&entry.agent),
+            context: Context::new(Arc::clone(&prompt.text), forward),
+            tools: Arc::clone(snapshot.tools.specs()),
         };
-        Self { call, doors, request, calls: 0 }
+        Self { call, doors, _prompt: prompt, request, calls: 0 }
     }
 
     /// The agent loop.
     async fn live(&mut self) -> Result<Content, CallError> {
         loop {
             let reply = self.ask().await?;
-            match turn::next(&mut self.request.context, reply, &self.doors.scene.tools, &self.doors.scene.roster) {
+            let Snapshot { roster, tools } = &*self.doors.snapshot;
+            match turn::next(&mut self.request.context, reply, tools, roster) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.act(actions).await,
             }
@@ -164,7 +155,7 @@ impl<'a> Life<'a> {
     async fn ask(&self) -> Result<Reply, CallError> {
         // A model and tools that answer at once must not keep a cancellation from being seen.
         coop::consume_budget().await;
-        let Seat { agent, provider_name, provider, .. } = &*self.doors.seat;
+        let AgentEntry { agent, provider_name, provider } = &*self.doors.entry;
         let turn = self.request.context.turns() + 1;
         self.call.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
         let mut show = |delta| self.call.show(|| EventKind::ModelDelta { delta });

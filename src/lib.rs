@@ -12,9 +12,9 @@
 //! | floor | what | files |
 //! |---|---|---|
 //! | 3 | the outside | `schema` (of tools that strangers wrote), [`providers`], [`tools`], `mcp` |
-//! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `invocation` (the agent loop), `router`, `user`, `runtime` |
+//! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `snapshot` (who and what there is), `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
-//! | 0 | values, and the traits of the boundaries | `message`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
+//! | 0 | values, and the traits of the boundaries | `message`, `name` (what may be one), `spelling`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
 //!
 //! # Lifetimes
 //!
@@ -42,6 +42,7 @@ compile_error!(
 mod actor_peer;
 mod agent;
 mod builtin;
+mod call_ids;
 mod context;
 mod delivery;
 mod error;
@@ -50,6 +51,7 @@ mod invocation;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod message;
+mod name;
 mod observers;
 mod outcome;
 mod panics;
@@ -61,7 +63,9 @@ mod runtime;
 #[cfg(any(feature = "mcp", feature = "prompt_tools"))]
 mod schema;
 mod scope;
+mod snapshot;
 mod span;
+mod spelling;
 mod threads;
 pub mod tool;
 mod tool_run;

@@ -1,53 +1,100 @@
 //! Who there is, and the system prompt that tells an agent so. Pure; a roster never changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::agent::Agent;
 use crate::message::Name;
+use crate::name::NameMap;
+use crate::spelling::Spellings;
 
-/// Everybody who can be called, in the order in which they joined, as it stood at one moment.
+/// The peers that can be called, in the order in which they joined, as they stood at one moment.
 #[derive(Default)]
 pub(crate) struct Roster {
-    peers: Vec<(Name, Arc<str>)>,
-    places: HashMap<Name, usize>,
-    /// The finished prompts, one a peer, each written when it is first needed.
-    prompts: Vec<OnceLock<Arc<str>>>,
+    peers: NameMap<(Name, Arc<str>)>,
+    prompts: Mutex<Prompts>,
+    spellings: OnceLock<Spellings>,
 }
 
+/// A finished system prompt, shared by all invocations of its agent that are alive.
+pub(crate) struct Prompt {
+    agent: Arc<Agent>,
+    pub(crate) text: Arc<str>,
+}
+
+/// The prompts that were written: those in use, and the last ones while they are small.
+///
+/// Every prompt lists all peers, so to keep one for each of them would take memory with the square of their number.
+#[derive(Default)]
+struct Prompts {
+    written: HashMap<Name, Weak<Prompt>>,
+    kept: VecDeque<Arc<Prompt>>,
+    bytes: usize,
+}
+
+/// How much text of prompts is kept that no invocation uses, in bytes.
+const KEPT: usize = 1 << 20;
+
 impl Roster {
-    /// A roster of names, each with what the others are told of it.
-    pub(crate) fn new(peers: Vec<(Name, Arc<str>)>) -> Self {
-        let places = peers.iter().enumerate().map(|(place, (name, _))| (Arc::clone(name), place)).collect();
-        let prompts = peers.iter().map(|_| OnceLock::new()).collect();
-        Self { peers, places, prompts }
+    /// The roster with more peers: names, each with what the others are told of it.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken.
+    pub(crate) fn with(&self, joining: impl IntoIterator<Item = (Name, Arc<str>)>) -> Result<Self, Name> {
+        let mut peers = self.peers.clone();
+        for (name, description) in joining {
+            peers.join(&Arc::clone(&name), (name, description))?;
+        }
+        Ok(Self { peers, ..Self::default() })
     }
 
-    pub(crate) fn peers(&self) -> &[(Name, Arc<str>)] {
-        &self.peers
+    /// The roster without one peer; `None` if there is none of that name.
+    pub(crate) fn without(&self, name: &str) -> Option<Self> {
+        let mut peers = self.peers.clone();
+        peers.leave(name).then(|| Self { peers, ..Self::default() })
+    }
+
+    /// The names, each with what the others are told of it.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = &(Name, Arc<str>)> {
+        self.peers.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.peers.len()
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.places.contains_key(name)
+        self.peers.find(name).is_some()
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
-        self.peers.iter().map(|(name, _)| name)
+        self.peers().map(|(name, _)| name)
+    }
+
+    /// All names, or the nearest by spelling when there are many.
+    pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
+        self.spellings.get_or_init(|| Spellings::new(self.names())).nearest(wanted)
     }
 
     /// The system prompt of an agent: who it is, who the others are, how to call them and how to end.
-    pub(crate) fn prompt(&self, agent: &Agent) -> Arc<str> {
-        let write = || self.write(agent);
-        match self.places.get(&agent.name) {
-            Some(&place) => Arc::clone(self.prompts[place].get_or_init(write)),
-            None => write(),
+    ///
+    /// It is written once while an invocation holds it, and a small one for longer than that.
+    pub(crate) fn prompt(&self, agent: &Arc<Agent>) -> Arc<Prompt> {
+        let mut prompts = self.prompts.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = prompts.written.get(&agent.name).and_then(Weak::upgrade);
+        if let Some(prompt) = written.filter(|prompt| Arc::ptr_eq(&prompt.agent, agent)) {
+            return prompt;
         }
+        let prompt = Arc::new(Prompt { agent: Arc::clone(agent), text: self.write(agent) });
+        prompts.keep(&prompt);
+        prompt
     }
 
     fn write(&self, agent: &Agent) -> Arc<str> {
         let mut prompt = format!("You are \"{}\". {}\n\n", agent.name, agent.instructions);
-        let mut others = self.peers.iter().filter(|(name, _)| *name != agent.name).peekable();
+        let mut others = self.peers().filter(|(name, _)| *name != agent.name).peekable();
         if others.peek().is_some() {
             prompt.push_str("Available agents:\n");
             for (name, description) in others {
@@ -63,16 +110,29 @@ impl Roster {
     }
 }
 
+impl Prompts {
+    fn keep(&mut self, prompt: &Arc<Prompt>) {
+        self.written.insert(Arc::clone(&prompt.agent.name), Arc::downgrade(prompt));
+        self.kept.push_back(Arc::clone(prompt));
+        self.bytes += prompt.text.len();
+        while self.bytes > KEPT {
+            self.bytes -= self.kept.pop_front().map_or(self.bytes, |oldest| oldest.text.len());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn roster(agents: &[Arc<Agent>]) -> Roster {
+        let told = |agent: &Arc<Agent>| (Arc::clone(&agent.name), Arc::clone(agent.description()));
+        Roster::default().with(agents.iter().map(told)).unwrap()
+    }
+
     fn check(agents: &[Agent], of: usize, expected: &str) {
-        let roster = Roster::new(
-            agents.iter().map(|agent| (Arc::clone(&agent.name), Arc::clone(agent.description()))).collect(),
-        );
-        assert_eq!(&*roster.prompt(&agents[of]), expected);
-        assert!(Arc::ptr_eq(&roster.prompt(&agents[of]), &roster.prompt(&agents[of])), "written once");
+        let agents: Vec<_> = agents.iter().cloned().map(Arc::new).collect();
+        assert_eq!(&*roster(&agents).prompt(&agents[of]).text, expected);
     }
 
     #[test]
@@ -89,5 +149,41 @@ mod tests {
             0,
             "You are \"a\". Do a.\n\nUse call_agent to delegate work to other agents.\nUse finish to complete your task and return the result.",
         );
+    }
+
+    #[test]
+    fn a_prompt_is_written_once_while_it_is_in_use_and_once_for_a_small_team() {
+        let small = ["a", "b", "c"].map(|name| Arc::new(Agent::new(name, "Works.")));
+        let team = roster(&small);
+        let first: Vec<_> = small.iter().map(|agent| Arc::as_ptr(&team.prompt(agent).text)).collect();
+        let again: Vec<_> = small.iter().map(|agent| Arc::as_ptr(&team.prompt(agent).text)).collect();
+        assert_eq!(first, again);
+
+        let large = ["a", "b"].map(|name| Arc::new(Agent::new(name, "x".repeat(KEPT))));
+        let team = roster(&large);
+        let (held, other) = (team.prompt(&large[0]), team.prompt(&large[1]));
+        assert!(Arc::ptr_eq(&held.text, &team.prompt(&large[0]).text), "all calls at one time share one text");
+        let ended = [held, other].map(|prompt| Arc::downgrade(&prompt));
+        assert!(ended.iter().all(|prompt| prompt.upgrade().is_none()), "too large to be kept beyond that");
+    }
+
+    #[test]
+    fn what_is_kept_of_prompts_does_not_grow_with_the_roster() {
+        let agents: Vec<_> = (0..200).map(|n| Arc::new(Agent::new(n.to_string(), "x".repeat(500)))).collect();
+        let team = roster(&agents);
+        let lengths: usize = agents.iter().map(|agent| team.prompt(agent).text.len()).sum();
+        let prompts = team.prompts.lock().unwrap();
+        assert!(lengths > 10 * KEPT && prompts.bytes <= KEPT, "{} of {lengths}", prompts.bytes);
+        assert_eq!(prompts.bytes, prompts.kept.iter().map(|prompt| prompt.text.len()).sum::<usize>());
+        let alive = prompts.written.values().filter(|prompt| prompt.strong_count() > 0).count();
+        assert_eq!(alive, prompts.kept.len());
+    }
+
+    #[test]
+    fn an_agent_of_the_same_name_is_never_given_the_prompt_of_another() {
+        let [old, new] = ["Old.", "New."].map(|told| Arc::new(Agent::new("a", told)));
+        let team = roster(std::slice::from_ref(&old));
+        let _held = team.prompt(&old);
+        assert!(team.prompt(&new).text.starts_with("You are \"a\". New."));
     }
 }

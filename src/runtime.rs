@@ -1,6 +1,5 @@
 //! Builds a runtime, runs it, shuts it down.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,22 +7,18 @@ use ractor::ActorRef;
 
 use crate::actor_peer::{ActorPeer, Incoming};
 use crate::agent::Agent;
-use crate::builtin::{self, CALL_AGENT, FINISH};
+use crate::builtin;
+use crate::call_ids::{CallIdSource, Draw};
 use crate::error::BuildError;
 use crate::message::{Answerer, CallId, Content, Name};
+use crate::name::{self, CALL_AGENT, FINISH, USER};
 use crate::observers::{Events, Hub};
 use crate::provider::Provider;
-use crate::router::{Peer, Router};
+use crate::router::{Peer, Providers, Router};
 use crate::scope::Scope;
 use crate::threads::{DEFAULT_THREADS, Threads};
-use crate::tool::{Tool, ToolSpec, Toolbox};
+use crate::tool::{SpecifiedTool, Tool, Toolbox};
 use crate::user::{Report, RunError, User};
-
-/// The name of the user that [`Runtime::run`] calls as, which no agent and no actor may have.
-pub(crate) const USER: &str = "user";
-/// The longest name, in characters.
-const LONGEST_NAME: usize = 64;
-const TAKEN: &str = "the name is taken";
 
 /// Agents, actors and users who call each other, and the tools and models that they use.
 ///
@@ -50,7 +45,8 @@ impl Runtime {
         self.user(USER).forward(entry, message).await
     }
 
-    /// A user of that name, who may call anybody.
+    /// A user of that name, who may call anybody. That the name is fit and free is checked at each call, see
+    /// [`CallError::NameTaken`](crate::CallError::NameTaken).
     #[must_use]
     pub fn user(&self, name: impl Into<Name>) -> User {
         User::new(Arc::clone(&self.router), name.into())
@@ -112,14 +108,8 @@ impl Runtime {
 
     /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
     pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
-        self.router.change_tools(|scene| {
-            let before = scene.tools.tools();
-            let (gone, mut all): (Vec<_>, Vec<_>) = before.partition(|(spec, _)| leaving.contains(&spec.name));
-            for tool in joining {
-                all.push((tool.spec(), tool));
-            }
-            Ok((toolbox(all)?, gone.len()))
-        })
+        let joining = specified(joining)?;
+        self.router.registry().exchange_tools(leaving, &joining).map_err(taken_tool)
     }
 
     /// Who and what there is, for those who serve it to others.
@@ -131,7 +121,7 @@ impl Runtime {
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
     /// on; further ones fail.
     pub fn leave(&self, name: &str) -> bool {
-        self.router.leave(name)
+        self.router.registry().leave(name).is_some()
     }
 
     /// The events of all calls from now on. Up to `capacity` wait to be read; further ones are lost, and counted.
@@ -176,7 +166,7 @@ impl Runtime {
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roster = &self.router.scene().roster;
+        let roster = &self.router.registry().snapshot().roster;
         f.debug_struct("Runtime").field("peers", &roster.names().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
@@ -189,7 +179,7 @@ pub struct RuntimeBuilder {
     providers: Vec<(Name, Arc<dyn Provider>)>,
     peers: Vec<Joining>,
     tools: Vec<Arc<dyn Tool>>,
-    call_ids: Option<Box<dyn FnMut() -> CallId + Send>>,
+    call_ids: Option<Draw>,
     records_content: bool,
     blocking_threads: Option<usize>,
 }
@@ -244,6 +234,9 @@ impl RuntimeBuilder {
     ///
     /// With [`CallId::seeded`] the ids of a run repeat as far as [`CallId`] says. The order of its events and messages
     /// does not: calls that run at the same time come in any order.
+    ///
+    /// The source runs on one thread at a time, and other calls wait for it. A call that it makes itself has a random id.
+    /// A call whose id is that of one under way fails with [`CallError::IdInUse`](crate::CallError::IdInUse).
     pub fn call_ids(mut self, source: impl FnMut() -> CallId + Send + 'static) -> Self {
         self.call_ids = Some(Box::new(source));
         self
@@ -270,20 +263,19 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// When a name is empty, longer than 64 characters, has control characters, is taken or reserved; when an
-    /// agent's provider is not registered; when a tool's parameters are not those of an object.
+    /// When a name is empty, longer than 64 characters, has control or invisible characters, begins or ends with white
+    /// space, is reserved in any case of its letters, or is taken, also by a name that is the same after Unicode
+    /// normalisation; when an agent's provider is not registered; when a tool's parameters are not those of an object.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        let mut providers = HashMap::new();
+        let mut providers = Providers::default();
         for (name, provider) in self.providers {
             check_name("provider", &name, &[])?;
-            if providers.insert(Arc::clone(&name), provider).is_some() {
-                return Err(BuildError::Name { what: "provider", name, reason: TAKEN });
-            }
+            providers.join(&Arc::clone(&name), (name, provider)).map_err(|name| taken("provider", name))?;
         }
-        let tools = toolbox(self.tools.into_iter().map(|tool| (tool.spec(), tool)).collect())?;
+        let (tools, _) = Toolbox::new(builtin::specs()).exchange(&[], &specified(self.tools)?).map_err(taken_tool)?;
         let threads = Threads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
         let root = Scope::root(Hub::new(self.records_content), threads);
-        let call_ids = self.call_ids.unwrap_or_else(|| Box::new(CallId::random));
+        let call_ids = CallIdSource::new(self.call_ids);
         let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;
         Ok(Runtime { router: Arc::new(router) })
@@ -313,30 +305,33 @@ fn join(router: &Router, joining: impl IntoIterator<Item = Joining>) -> Result<(
         }
     };
     let peers = joining.into_iter().map(check).collect::<Result<_, BuildError>>()?;
-    router.join(peers).map_err(|name| BuildError::Name { what: "agent, actor or user", name, reason: TAKEN })
+    router.registry().join(peers).map_err(|name| taken("agent, actor or user", name))
 }
 
-fn toolbox(tools: Vec<(ToolSpec, Arc<dyn Tool>)>) -> Result<Toolbox, BuildError> {
-    let mut names = HashSet::new();
-    for (ToolSpec { name, parameters, .. }, _) in &tools {
-        check_name("tool", name, &[CALL_AGENT, FINISH])?;
-        if !names.insert(name) {
-            return Err(BuildError::Name { what: "tool", name: Arc::clone(name), reason: TAKEN });
+/// Tools with what they say of themselves, if that is fit.
+fn specified(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<SpecifiedTool>, BuildError> {
+    let specified = |tool: Arc<dyn Tool>| {
+        let spec = tool.spec();
+        check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
+        match spec.parameters["type"] == "object" {
+            true => Ok((Arc::new(spec), tool)),
+            false => Err(BuildError::Parameters { tool: spec.name }),
         }
-        if parameters["type"] != "object" {
-            return Err(BuildError::Parameters { tool: Arc::clone(name) });
-        }
-    }
-    Ok(Toolbox::new(tools, builtin::specs()))
+    };
+    tools.into_iter().map(specified).collect()
 }
 
 fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), BuildError> {
-    let reason = match &**name {
-        "" => "a name must not be empty",
-        name if reserved.contains(&name) => "the name is reserved",
-        name if name.chars().count() > LONGEST_NAME => "a name may have at most 64 characters",
-        name if name.chars().any(char::is_control) => "a name must not have control characters",
-        _ => return Ok(()),
-    };
-    Err(BuildError::Name { what, name: Arc::clone(name), reason })
+    match name::flaw(name, reserved) {
+        Some(reason) => Err(BuildError::Name { what, name: Arc::clone(name), reason }),
+        None => Ok(()),
+    }
+}
+
+fn taken(what: &'static str, name: Name) -> BuildError {
+    BuildError::Name { what, name, reason: "the name is taken" }
+}
+
+fn taken_tool(name: Name) -> BuildError {
+    taken("tool", name)
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, Forward};
+use crate::message::Forward;
 use crate::observers::{CallObservers, Hub};
 use crate::threads::Threads;
 
@@ -269,20 +269,4 @@ impl Drop for Part {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Calls under a parent, numbered in the order in which they are made.
-pub(crate) struct CallIds {
-    parent: CallId,
-    drawn: AtomicUsize,
-}
-
-impl CallIds {
-    pub(crate) fn under(parent: CallId) -> Self {
-        Self { parent, drawn: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn draw(&self) -> CallId {
-        self.parent.child(self.drawn.fetch_add(1, Ordering::Relaxed) as u64)
-    }
 }

@@ -149,6 +149,7 @@ fn kind(error: &CallError) -> &'static str {
         CallError::Unreachable { .. } => "unreachable",
         CallError::ShutDown => "shut_down",
         CallError::NameTaken { .. } => "name_taken",
+        CallError::IdInUse { .. } => "id_in_use",
         CallError::Failed(_) => "failed",
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! Nothing here runs a tool; the invocation does, off the async threads where a tool asks for it.
 
-use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,6 +13,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::message::{CallId, Caller, Content, Name};
+use crate::name::NameMap;
+use crate::spelling::Spellings;
 
 /// Something that every model may use.
 ///
@@ -26,7 +27,7 @@ use crate::message::{CallId, Caller, Content, Name};
 ///
 /// [`kill_on_drop`]: https://docs.rs/tokio/latest/tokio/process/struct.Command.html#method.kill_on_drop
 pub trait Tool: Send + Sync + 'static {
-    /// What the model is told of it. Read once, when the runtime is built.
+    /// What the model is told of it. Read once, when it joins.
     fn spec(&self) -> ToolSpec;
 
     /// Carries out one call.
@@ -393,30 +394,67 @@ pub(crate) fn parameters<A: JsonSchema>() -> Value {
 }
 
 /// The tools of a runtime as they stood at one moment: what every model is offered, and what runs when one is called.
+#[derive(Default)]
 pub(crate) struct Toolbox {
-    tools: HashMap<Name, Arc<dyn Tool>>,
-    /// Of the tools in their order, then of those that are part of the runtime.
-    specs: Arc<[ToolSpec]>,
+    tools: NameMap<SpecifiedTool>,
+    builtin: Arc<[ToolSpec]>,
+    /// Made when a model is first offered them, because many tools may join before that.
+    specs: OnceLock<Arc<[ToolSpec]>>,
+    spellings: OnceLock<Spellings>,
 }
 
+/// A tool with what it said of itself when it joined.
+pub(crate) type SpecifiedTool = (Arc<ToolSpec>, Arc<dyn Tool>);
+
 impl Toolbox {
-    /// The tools in the order given, then those that are part of the runtime.
-    pub(crate) fn new(tools: Vec<(ToolSpec, Arc<dyn Tool>)>, builtin: impl IntoIterator<Item = ToolSpec>) -> Self {
-        let specs = tools.iter().map(|(spec, _)| spec.clone()).chain(builtin).collect();
-        Self { tools: tools.into_iter().map(|(spec, tool)| (spec.name, tool)).collect(), specs }
+    /// The tools that are part of the runtime.
+    pub(crate) fn new(builtin: impl IntoIterator<Item = ToolSpec>) -> Self {
+        Self { builtin: builtin.into_iter().collect(), ..Self::default() }
     }
 
+    /// The toolbox without some tools and with others behind the rest, and how many are gone.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken.
+    pub(crate) fn exchange(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<(Self, usize), Name> {
+        let mut tools = self.tools.clone();
+        let gone = leaving.iter().filter(|name| tools.leave(name)).count();
+        for tool in joining {
+            tools.join(&tool.0.name, tool.clone())?;
+        }
+        Ok((Self { tools, builtin: Arc::clone(&self.builtin), ..Self::default() }, gone))
+    }
+
+    /// What a model is offered: the tools in the order in which they joined, then those that are part of the runtime.
     pub(crate) fn specs(&self) -> &Arc<[ToolSpec]> {
-        &self.specs
+        self.specs.get_or_init(|| self.all().cloned().collect())
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.all().map(|spec| &spec.name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tools.len() + self.builtin.len()
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(name)
+        self.tools.find(name).map(|(_, tool)| tool)
     }
 
-    /// The tools that are not part of the runtime, in their order.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = (ToolSpec, Arc<dyn Tool>)> {
-        self.specs.iter().filter_map(|spec| Some((spec.clone(), Arc::clone(self.find(&spec.name)?))))
+    /// Whether there is a tool of that name, those that are part of the runtime included.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some() || self.builtin.iter().any(|spec| *spec.name == *name)
+    }
+
+    /// All names, or the nearest by spelling when there are many.
+    pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
+        self.spellings.get_or_init(|| Spellings::new(self.names())).nearest(wanted)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.iter().map(|(spec, _)| &**spec).chain(&*self.builtin)
     }
 }
 
@@ -454,5 +492,22 @@ mod tests {
         assert_eq!(actual["required"], expected["required"]);
         assert!(!actual.to_string().contains("$ref"), "{actual}");
         assert_eq!(parameters::<NoArguments>(), json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn a_tool_that_joins_or_leaves_copies_no_other_and_no_list() {
+        let tool = |name: &str| -> SpecifiedTool {
+            let tool = function(name, "", |_: NoArguments| async {});
+            (Arc::new(tool.spec()), Arc::new(tool))
+        };
+        let (one, two) = (tool("one"), tool("two"));
+        let (before, _) = Toolbox::new([]).exchange(&[], &[one.clone(), two.clone()]).unwrap();
+        let (after, gone) = before.exchange(&["two".into()], &[tool("three")]).unwrap();
+        assert_eq!(gone, 1);
+        assert!(Arc::ptr_eq(&after.tools.find("one").unwrap().0, &one.0));
+        assert!(before.specs.get().is_none() && after.specs.get().is_none(), "no model was asked yet");
+        assert!(Arc::ptr_eq(after.specs(), after.specs()));
+        assert_eq!(after.names().map(|name| &**name).collect::<Vec<_>>(), ["one", "three"]);
+        assert_eq!(before.names().map(|name| &**name).collect::<Vec<_>>(), ["one", "two"]);
     }
 }

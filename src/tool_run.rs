@@ -10,13 +10,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::builtin;
+use crate::call_ids::CallIds;
 use crate::delivery::{Deliver, ScopedCaller};
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallId, Caller, Content};
 use crate::outcome::{Lease, Outcome};
 use crate::panics::contain;
-use crate::scope::CallIds;
 use crate::span;
 use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolErrorKind, ToolOutput};
 

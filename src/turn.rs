@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::builtin::{self, CALL_AGENT, FINISH};
+use crate::builtin;
 use crate::context::Context;
 use crate::error::list;
 use crate::message::{Content, Name};
+use crate::name::{CALL_AGENT, FINISH};
 use crate::prompt::Roster;
 use crate::provider::{Reply, StopReason};
 use crate::tool::{Arguments, Tool, ToolCall, Toolbox};
@@ -84,23 +85,9 @@ fn refuse(reason: impl Into<String>) -> Action {
 }
 
 fn unknown_tool(name: &str, tools: &Toolbox, roster: &Roster) -> String {
-    let known = tools.specs().iter().map(|spec| &spec.name);
-    let known = list("tools", &nearest(name, known), tools.specs().len());
+    let known = list("tools", &tools.nearest(name), tools.len());
     let hint = if roster.contains(name) { format!("; `{name}` is an agent: use call_agent") } else { String::new() };
     format!("Tool not found{hint}; {known}")
-}
-
-/// The names there are, or the nearest by spelling when there are many.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a Name>) -> Vec<Name> {
-    const SHOWN: usize = 20;
-    let mut names: Vec<&Name> = names.collect();
-    if names.len() > SHOWN {
-        // A model's "name" may be a whole page; the longest real one has 64 letters.
-        let wanted = wanted.chars().take(64).collect::<String>().to_lowercase();
-        names.sort_by_cached_key(|name| strsim::levenshtein(&wanted, &name.to_lowercase()));
-        names.truncate(SHOWN);
-    }
-    names.into_iter().cloned().collect()
 }
 
 #[cfg(test)]
@@ -113,9 +100,9 @@ mod tests {
     fn toolbox(names: &[&str]) -> Toolbox {
         let tools = names.iter().map(|name| {
             let tool: Arc<dyn Tool> = Arc::new(tool::function(*name, "", |_: tool::NoArguments| async { "" }));
-            (tool.spec(), tool)
+            (Arc::new(tool.spec()), tool)
         });
-        Toolbox::new(tools.collect(), builtin::specs())
+        Toolbox::new(builtin::specs()).exchange(&[], &tools.collect::<Vec<_>>()).unwrap().0
     }
 
     fn context() -> Context {
@@ -131,7 +118,7 @@ mod tests {
     }
 
     fn check(reply: Reply, expected: &[&str]) {
-        let roster = Roster::new(vec![("a".into(), "".into()), ("b".into(), "".into())]);
+        let roster = Roster::default().with(["a", "b"].map(|name| (name.into(), "".into()))).unwrap();
         let step = next(&mut context(), reply, &toolbox(&["search"]), &roster);
         let seen: Vec<String> = match step {
             Step::Finish(answer) => vec![format!("finish {answer}")],

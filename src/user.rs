@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::coop;
 use tokio_util::sync::DropGuard;
 
+use crate::call_ids::OpenId;
 use crate::context::ChatMessage;
 use crate::delivery::{Deliver as _, Delivery, check_tokio};
 use crate::error::CallError;
@@ -57,7 +58,7 @@ impl User {
     }
 
     fn compose(&self, receiver: Name, content: Content) -> Forward {
-        Forward::new(self.router.draw_call_id(), None, &self.name, receiver, content)
+        Forward::new(self.router.call_ids().draw(), None, &self.name, receiver, content)
     }
 }
 
@@ -69,7 +70,8 @@ impl CallAgent for User {
             coop::consume_budget().await;
             let scope = router.root().child();
             let _below = scope.cancel_on_drop();
-            send(forward, &router, &scope).await
+            let (delivery, _open) = send(forward, &router, &scope);
+            delivery.await
         })
     }
 
@@ -161,8 +163,8 @@ impl Call {
     /// Sends what is unsent, and takes the result once everything below has ended as well.
     fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
         if let State::Unsent(forward, router) = &self.state {
-            let delivery = send(forward.clone(), router, &self.scope);
-            self.state = State::Sent(Box::pin(settle(delivery, self.scope.clone())));
+            let sent = send(forward.clone(), router, &self.scope);
+            self.state = State::Sent(Box::pin(settle(sent, self.scope.clone())));
         }
         if let State::Sent(settling) = &mut self.state {
             let result = ready!(settling.poll_unpin(context));
@@ -177,7 +179,8 @@ impl Call {
 }
 
 /// Waits for the result of a held call, and for the end of everything below it.
-async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallError> {
+async fn settle(sent: (Delivery, Option<OpenId>), scope: Scope) -> Result<Content, CallError> {
+    let (mut delivery, _open) = sent;
     let withdrawn = async {
         scope.cancelled().await;
         scope.tracker().ended().await;
@@ -193,14 +196,15 @@ async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallErr
     result
 }
 
-fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
-    let refused = match router.is_free_for_a_user(&forward.sender) {
-        true => check_tokio(&forward.receiver).err(),
-        false => Some(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
+/// Sends a user's Forward, whose id is in use as long as the call is under way.
+fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> (Delivery, Option<OpenId>) {
+    let checked = match router.is_free_for_a_user(&forward.sender) {
+        true => check_tokio(&forward.receiver).and_then(|()| router.call_ids().claim(forward.call_id)),
+        false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
     };
-    match refused {
-        Some(error) => Delivery::Refused(error),
-        None => Arc::clone(router).deliver(forward, scope, None),
+    match checked {
+        Ok(open) => (Arc::clone(router).deliver(forward, scope, None), Some(open)),
+        Err(error) => (Delivery::refused(|| error), None),
     }
 }
 

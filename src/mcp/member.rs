@@ -10,7 +10,8 @@ use super::names;
 use super::offered::Offered;
 use crate::error::BuildError;
 use crate::message::Name;
-use crate::runtime::{Runtime, USER};
+use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
+use crate::runtime::Runtime;
 use crate::tool::Tool;
 
 /// How often names are given anew when something else takes one in the same moment.
@@ -51,12 +52,13 @@ impl Member {
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let leaving = self.names();
         let names = {
-            let (ours, scene) = (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.router().scene());
-            let theirs = scene.tools.specs().iter().map(|spec| &spec.name).filter(|name| !ours.contains(name));
+            let (ours, snapshot) =
+                (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.router().registry().snapshot());
+            let theirs = snapshot.tools.names().filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {
-                () if theirs.contains(name) => Some("a tool"),
-                () if scene.roster.contains(name) || name == USER => Some("an agent, actor or user"),
+                () if theirs.contains(name) || is_reserved(name, &[CALL_AGENT, FINISH]) => Some("a tool"),
+                () if snapshot.roster.contains(name) || is_reserved(name, &[USER]) => Some("an agent, actor or user"),
                 () => None,
             })
         };

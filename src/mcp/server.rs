@@ -10,6 +10,7 @@ mod names;
 mod sessions;
 mod steps;
 
+use std::mem;
 use std::sync::Arc;
 
 use rmcp::model::{
@@ -32,11 +33,10 @@ use tokio_util::sync::CancellationToken;
 pub use http::{BoundServer, HttpServer};
 
 use crate::error::{CallError, list};
-use crate::invocation::Scene;
 use crate::message::{Content, Name};
 use crate::prompt::Roster;
 use crate::runtime::Runtime;
-use crate::turn::nearest;
+use crate::spelling::Spellings;
 use line::{End, Line};
 use steps::Steps;
 
@@ -150,8 +150,8 @@ impl AgentServer {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let roster = &self.runtime.router().scene().roster;
-        let shown: Vec<_> = roster.peers().iter().filter(|(name, _)| self.shows(name)).collect();
+        let roster = &self.runtime.router().registry().snapshot().roster;
+        let shown: Vec<_> = roster.peers().filter(|(name, _)| self.shows(name)).collect();
         let names = names::tool_names(shown.iter().map(|(name, _)| name));
         let schema = Arc::new(self.schema());
         let tool = |(tool, (name, description)): (String, &(Name, Arc<str>))| {
@@ -162,7 +162,7 @@ impl AgentServer {
 
     /// The agent behind a tool.
     fn agent(&self, tool: &str) -> Option<Name> {
-        let roster = &self.runtime.router().scene().roster;
+        let roster = &self.runtime.router().registry().snapshot().roster;
         // Whoever has a name that is fit has it as a tool too.
         if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
             return Some(tool.into());
@@ -192,7 +192,7 @@ impl AgentServer {
 
     fn unknown(&self, tool: &str) -> ErrorData {
         let names: Vec<Name> = self.tools().iter().map(|tool| Name::from(&*tool.name)).collect();
-        let known = list("tools", &nearest(tool, names.iter()), names.len());
+        let known = list("tools", &Spellings::new(names.iter()).nearest(tool), names.len());
         ErrorData::invalid_params(format!("unknown tool `{tool}`; {known}"), None)
     }
 
@@ -296,25 +296,32 @@ impl ServerHandler for AgentServer {
 }
 
 /// Who joins a runtime, and who leaves it.
-struct Comings {
-    scenes: watch::Receiver<Arc<Scene>>,
+struct Comings<'a> {
+    runtime: &'a Runtime,
+    changes: watch::Receiver<()>,
     known: Arc<Roster>,
 }
 
-impl Comings {
-    fn to(runtime: &Runtime) -> Self {
-        let mut scenes = runtime.router().scenes();
-        let known = Arc::clone(&scenes.borrow_and_update().roster);
-        Self { scenes, known }
+impl<'a> Comings<'a> {
+    fn to(runtime: &'a Runtime) -> Self {
+        let changes = runtime.router().registry().changes();
+        Self { runtime, changes, known: roster(runtime) }
     }
 
-    /// Waits until somebody has joined or left; `false` when the runtime is gone.
+    /// Waits until a peer has joined or left.
     async fn next(&mut self) -> bool {
-        let Self { scenes, known } = self;
-        let Ok(scene) = scenes.wait_for(|scene| !Arc::ptr_eq(&scene.roster, known)).await else { return false };
-        *known = Arc::clone(&scene.roster);
-        true
+        while self.changes.changed().await.is_ok() {
+            let before = mem::replace(&mut self.known, roster(self.runtime));
+            if !Arc::ptr_eq(&before, &self.known) {
+                return true;
+            }
+        }
+        false
     }
+}
+
+fn roster(runtime: &Runtime) -> Arc<Roster> {
+    Arc::clone(&runtime.router().registry().snapshot().roster)
 }
 
 /// What becomes of a call that the host no longer waits for. Few will read it.

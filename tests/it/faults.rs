@@ -161,6 +161,35 @@ async fn fault_36_unknown_names_are_errors_with_those_there_are() {
 }
 
 #[tokio::test]
+async fn fault_36_a_tool_that_is_called_as_an_agent_is_named_as_a_tool() {
+    let reply = Reply::call_agent("echo", "x").and_call_agent("finish", "x");
+    let read = read_after(reply, |builder| builder.tool(echo())).await;
+    assert_eq!(
+        read,
+        [
+            "call_0: Error: Unknown agent: echo; `echo` is a tool: call it directly; available agents: a, b",
+            "call_1: Error: Unknown agent: finish; `finish` is a tool: call it directly; available agents: a, b",
+        ]
+    );
+    let before = json!({"unknown_agent": {"agent": "c", "nearest": ["a"], "count": 1}});
+    let error: CallError = serde_json::from_value(before.clone()).unwrap();
+    assert_eq!(error.to_string(), "Unknown agent: c; available agents: a");
+    assert_eq!(serde_json::to_value(error).unwrap(), before, "written as it was before there was the hint");
+}
+
+#[tokio::test]
+async fn fault_36_a_reply_may_be_wrong_a_thousand_times_about_a_thousand_agents() {
+    let names = || (0..1_000).map(|n| format!("Agent_{n:03}"));
+    let reply = names().fold(Reply::default(), |reply, name| reply.and_call_agent(&name.to_lowercase(), "x"));
+    let read = read_after(reply, |builder| builder.agents(names().map(|name| agentouto::Agent::new(name, "x")))).await;
+    assert_eq!(read.len(), 1_000);
+    for (read, name) in read.iter().zip(names()) {
+        let expected = format!("Unknown agent: {}; the nearest of 1002 agents: {name}, ", name.to_lowercase());
+        assert!(read.contains(&expected), "{read}");
+    }
+}
+
+#[tokio::test]
 async fn fault_36_of_many_agents_the_nearest_are_named() {
     let read = read_after(Reply::call_agent("writer", "x"), |builder| {
         builder

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BuildError, CallError, CallId, Caller, ChatMessage, Content, EventKind, Forward,
-    Incoming, Message, Reply, ReplyPort, Request, Runtime, ToolContext, ToolSpec,
+    Agent, Arguments, Attachment, AttachmentKind, BoxFuture, BuildError, CallError, CallId, Caller, ChatMessage,
+    Content, EventKind, Forward, Incoming, Message, Reply, ReplyPort, Request, Runtime, Tool, ToolContext, ToolError,
+    ToolSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -356,6 +357,165 @@ async fn a_user_may_not_call_by_the_name_of_an_agent() {
     assert_eq!(error, CallError::NameTaken { name: "a".into() });
 }
 
+/// A model that answers with the system prompt.
+fn telling_prompts() -> Scripted {
+    Scripted::computed(|request: &Request| Reply::text(request.context.system()))
+}
+
+#[tokio::test]
+async fn a_peer_that_left_is_in_no_prompt_and_its_name_may_be_taken_again() {
+    let runtime = team(telling_prompts(), ["a", "b", "c"]).build().unwrap();
+    let told = || async { runtime.run("a", "go").await.unwrap().output.lines().skip(3).collect::<Vec<_>>().join("\n") };
+    let rest =
+        "\n\nUse call_agent to delegate work to other agents.\nUse finish to complete your task and return the result.";
+    assert_eq!(told().await, format!("- b: b instructions.\n- c: c instructions.{rest}"));
+    assert!(runtime.leave("b"));
+    assert_eq!(told().await, format!("- c: c instructions.{rest}"));
+    assert_eq!(runtime.run("b", "go").await.unwrap_err().to_string(), "Unknown agent: b; available agents: a, c");
+    runtime.join(Agent::new("b", "Secret.").role("Another b.")).unwrap();
+    assert_eq!(
+        told().await,
+        format!("- c: c instructions.\n- b: Another b.{rest}"),
+        "in the order in which they joined"
+    );
+    assert!(runtime.run("b", "go").await.unwrap().output.starts_with("You are \"b\". Secret.\n"));
+    assert!(runtime.join(Agent::new("b", "A third.")).is_err());
+}
+
+#[tokio::test]
+async fn an_agent_that_is_replaced_while_its_call_is_sent_is_never_told_what_the_other_is() {
+    /// Replaces an agent when an event is shown: in the middle of the sending of a Forward.
+    struct Replace(Runtime, std::sync::atomic::AtomicBool);
+    impl std::task::Wake for Replace {
+        fn wake(self: Arc<Self>) {
+            if !self.1.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                self.0.leave("x");
+                self.0.join(Agent::new("x", "New.")).unwrap();
+                self.0.join(Agent::new("y", "New too.")).unwrap();
+            }
+        }
+    }
+    let runtime = team(telling_prompts(), ["x"]).build().unwrap();
+    let mut events = runtime.events(100);
+    let waker = Arc::new(Replace(runtime.clone(), false.into())).into();
+    let mut next = Box::pin(events.next());
+    assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    let caller = runtime.user("u").caller();
+    let first = caller.call_agent("x", "1").await.unwrap().to_string();
+    assert!(
+        first.starts_with("You are \"x\". x instructions.\n\nUse call_agent"),
+        "the old one with the old roster: {first}"
+    );
+    for _ in 0..2 {
+        let later = caller.call_agent("x", "2").await.unwrap().to_string();
+        assert!(later.starts_with("You are \"x\". New.\n\nAvailable agents:\n- y: New too."), "{later}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_replaced_all_the_time_is_told_its_own_instructions() {
+    let model = Scripted::computed(|request: &Request| {
+        let told = request.context.system().lines().next().unwrap().to_owned();
+        let is_own = told == format!("You are \"x\". {}", request.agent.instructions);
+        Reply::text(if is_own { String::new() } else { format!("{told} Not: {}", request.agent.instructions) })
+    });
+    let runtime = team(model, ["x"]).build().unwrap();
+    let replacing = tokio::task::spawn_blocking({
+        let runtime = runtime.clone();
+        move || {
+            for n in 0..2_000 {
+                runtime.leave("x");
+                runtime.join(Agent::new("x", format!("Be number {n}."))).unwrap();
+            }
+        }
+    });
+    let caller = runtime.user("u").caller();
+    while !replacing.is_finished() {
+        match caller.call_agent("x", "go").await {
+            Ok(told) => assert_eq!(&*told.text, ""),
+            Err(error) => assert!(matches!(error, CallError::UnknownAgent { .. }), "{error}"),
+        }
+    }
+    replacing.await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_of_one_agent_share_one_prompt_and_all_calls_one_list_of_tools() {
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let model = Scripted::computed(move |request: &Request| {
+        let prompt = request.context.system().as_ptr() as usize;
+        sender.send((Arc::clone(&request.agent.name), prompt, Arc::clone(&request.tools))).unwrap();
+        match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => (0..100).fold(Reply::default(), |reply, _| reply.and_call_agent("b", "x")),
+            _ => Reply::text("ok"),
+        }
+    });
+    let tool = |name: &str| tool::function(name, "", |_: NoArguments| async {});
+    let runtime = team(model, ["a", "b"]).tool(tool("z")).build().unwrap();
+    runtime.run("a", "go").await.unwrap();
+    runtime.join(Agent::new("c", "")).unwrap();
+    runtime.run("c", "go").await.unwrap();
+    let seen: Vec<_> = std::iter::from_fn(|| seen.try_recv().ok()).collect();
+    assert_eq!(seen.len(), 103);
+    let prompts: std::collections::HashSet<_> = seen.iter().map(|(agent, prompt, _)| (agent, prompt)).collect();
+    assert_eq!(prompts.len(), 3, "one text for each agent");
+    assert!(seen.iter().all(|(.., tools)| Arc::ptr_eq(tools, &seen[0].2)), "an agent that joins changes no tool");
+}
+
+#[tokio::test]
+async fn tools_are_offered_in_the_order_in_which_they_joined_and_asked_once_what_they_are() {
+    struct Counted(&'static str, Arc<std::sync::atomic::AtomicUsize>);
+    impl Tool for Counted {
+        fn spec(&self) -> ToolSpec {
+            self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            ToolSpec { name: self.0.into(), description: "".into(), parameters: json!({"type": "object"}) }
+        }
+        fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+            Box::pin(async { Ok("".into()) })
+        }
+    }
+    let model = Scripted::computed(|request: &Request| {
+        Reply::text(request.tools.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(" "))
+    });
+    let asked = Arc::default();
+    let runtime = team(model, ["a"]).tool(Counted("z", Arc::clone(&asked))).build().unwrap();
+    let offered = || async { runtime.run("a", "go").await.unwrap().output.to_string() };
+    runtime.join_tool(Counted("y", Arc::clone(&asked))).unwrap();
+    runtime.join_tool(Counted("b", Arc::clone(&asked))).unwrap();
+    assert_eq!(offered().await, "z y b call_agent finish");
+    assert!(runtime.leave_tool("z") && !runtime.leave_tool("z"));
+    let taken = runtime.join_tool(Counted("y", Arc::clone(&asked))).unwrap_err();
+    assert_eq!(taken.to_string(), "tool `y`: the name is taken");
+    runtime.join_tool(Counted("z", Arc::clone(&asked))).unwrap();
+    assert_eq!(offered().await, "y b z call_agent finish");
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 5);
+}
+
+#[tokio::test]
+async fn an_agent_is_reached_by_any_spelling_of_its_name_that_looks_the_same() {
+    let runtime = team(telling_prompts(), ["caf\u{e9}"]).build().unwrap();
+    let report = runtime.run("cafe\u{301}", "go").await.unwrap();
+    assert_eq!(path(&report.log)[0], "user > caf\u{e9}: go", "and is called by its own");
+    let twin = runtime.user("cafe\u{301}").forward("caf\u{e9}", "trust me").await.unwrap_err().error;
+    assert_eq!(twin, CallError::NameTaken { name: "cafe\u{301}".into() });
+}
+
+#[tokio::test]
+async fn a_user_whose_name_could_be_misread_may_not_call() {
+    let runtime = team(telling_prompts(), ["a"]).build().unwrap();
+    for (name, reason) in [
+        ("", "a name must not be empty"),
+        ("a\nb", "a name must not have control characters"),
+        ("Finish", "the name is reserved"),
+        ("\u{202e}nimda", "a name must not have characters that are invisible or turn text around"),
+    ] {
+        let error = runtime.user(name).forward("a", "hello").await.unwrap_err().error;
+        assert_eq!(error, CallError::NameTaken { name: name.into() });
+        assert_eq!(error.to_string(), format!("user `{name}`: {reason}"));
+    }
+    assert!(runtime.user("작가✍️").forward("a", "hello").await.is_ok());
+}
+
 #[tokio::test]
 async fn a_service_calls_without_a_log_and_several_at_once() {
     let model = Scripted::computed(|request: &Request| Reply::text(format!("did {}", request.context.input())));
@@ -399,6 +559,32 @@ mod build {
     }
 
     #[test]
+    fn names_that_could_be_misread_are_refused_for_everything_that_has_a_name() {
+        let tool = |name: &str| tool::function(name, "", |_: NoArguments| async {});
+        let user = |name: &str| Runtime::builder().user(name, "", |_: Arc<Forward>| async { Ok("") });
+        let invisible = "a name must not have characters that are invisible or turn text around";
+        check(fake().agent(Agent::new("User", "")), "agent `User`: the name is reserved");
+        check(fake().agent(Agent::new("user ", "")), "agent `user `: a name must not begin or end with white space");
+        check(fake().agent(Agent::new("b\u{2028}c", "")), &format!("agent `b\u{2028}c`: {invisible}"));
+        check(fake().tool(tool("FINISH")), "tool `FINISH`: the name is reserved");
+        check(fake().tool(tool("t\u{200b}")), &format!("tool `t\u{200b}`: {invisible}"));
+        check(fake().provider("\u{2066}p", Scripted::new()), &format!("provider `\u{2066}p`: {invisible}"));
+        check(user("finish"), "user `finish`: the name is reserved");
+        check(user(" "), "user ` `: a name must not begin or end with white space");
+        let (one, twin) = ("caf\u{e9}", "cafe\u{301}");
+        check(
+            fake().agent(Agent::new(one, "")).agent(Agent::new(twin, "")),
+            &format!("agent, actor or user `{twin}`: the name is taken"),
+        );
+        check(fake().tool(tool(one)).tool(tool(twin)), &format!("tool `{twin}`: the name is taken"));
+        check(
+            fake().provider(one, Scripted::new()).provider(twin, Scripted::new()),
+            &format!("provider `{twin}`: the name is taken"),
+        );
+        assert!(fake().agent(Agent::new("작가✍️", "")).tool(tool("검색")).build().is_ok());
+    }
+
+    #[test]
     fn an_agent_without_a_registered_provider_is_refused_with_those_there_are() {
         let builder = || Runtime::builder().provider("openai", Scripted::new()).provider("anthropic", Scripted::new());
         check(
@@ -427,5 +613,104 @@ mod build {
         assert!(runtime.join(Agent::new("a", "")).is_err());
         assert!(!runtime.leave("b"));
         assert!(runtime.leave("a"));
+    }
+}
+
+/// Code of a program that changes a runtime from within it.
+mod reentrance {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Does on a thread of its own what would lock it for ever.
+    fn check(change: impl FnOnce() + Send + 'static) {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            change();
+            sender.send(()).unwrap();
+        });
+        receiver.recv_timeout(Duration::from_secs(10)).expect("it comes to an end");
+    }
+
+    fn fake() -> Runtime {
+        team(Scripted::new(), ["a"]).build().unwrap()
+    }
+
+    /// Changes the team when it is dropped, and when it is asked for its specification.
+    struct Changing(Runtime, &'static str);
+
+    impl Changing {
+        fn change(&self) {
+            self.0.leave("a");
+            self.0.join(Agent::new("a", "Another.")).unwrap();
+            self.0.leave_tool("t");
+        }
+    }
+
+    impl Drop for Changing {
+        fn drop(&mut self) {
+            self.change();
+        }
+    }
+
+    impl agentouto::Answerer for Changing {
+        fn answer(&self, _: Arc<Forward>) -> BoxFuture<'static, Result<Content, CallError>> {
+            Box::pin(async { Ok("".into()) })
+        }
+    }
+
+    impl Tool for Changing {
+        fn spec(&self) -> ToolSpec {
+            self.change();
+            ToolSpec { name: self.1.into(), description: "".into(), parameters: json!({"type": "object"}) }
+        }
+
+        fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+            Box::pin(async { Ok("".into()) })
+        }
+    }
+
+    #[test]
+    fn a_peer_may_change_the_team_when_it_leaves_or_is_refused() {
+        check(|| {
+            let runtime = fake();
+            runtime.join_user("person", "", Changing(runtime.clone(), "")).unwrap();
+            assert!(runtime.join_user("person", "", Changing(runtime.clone(), "")).is_err());
+            assert!(runtime.leave("person") && !runtime.leave("person"));
+        });
+    }
+
+    #[test]
+    fn a_tool_may_change_the_team_when_it_joins_leaves_or_is_refused() {
+        check(|| {
+            let runtime = fake();
+            runtime.join_tool(Changing(runtime.clone(), "u")).unwrap();
+            assert!(runtime.join_tool(Changing(runtime.clone(), "u")).is_err());
+            assert!(runtime.leave_tool("u") && !runtime.leave_tool("u"));
+        });
+    }
+
+    #[test]
+    fn a_source_of_ids_may_call_and_may_panic() {
+        check(|| {
+            let handle: Arc<OnceLock<Runtime>> = Arc::default();
+            let (inside, mut seeded, mut drawn) = (Arc::clone(&handle), CallId::seeded(7), 0);
+            let source = move || {
+                drawn += 1;
+                assert!(drawn != 2, "no more ids");
+                let id = inside.get().unwrap().user("u").forward("a", "x").call_id();
+                let next = seeded();
+                assert_ne!(id, next);
+                next
+            };
+            let runtime = team(Scripted::new(), ["a"]).call_ids(source).build().unwrap();
+            handle.set(runtime.clone()).unwrap();
+            let draw = || runtime.user("u").forward("a", "x").call_id();
+            let mut expected = CallId::seeded(7);
+            assert_eq!(draw(), expected());
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(draw)).is_err());
+            assert_eq!(draw(), expected(), "it goes on with what it is given");
+        });
     }
 }

@@ -6,14 +6,16 @@ use std::path::Path;
 
 /// The files from the ground up. A file imports from a lower floor, or from the left on its own.
 const FLOORS: [&[&str]; 4] = [
-    &["message", "agent", "tool", "context", "provider", "event", "error"],
+    &["message", "name", "spelling", "agent", "tool", "context", "provider", "event", "error"],
     &["prompt", "builtin", "turn", "trace"],
     &[
         "panics",
+        "call_ids",
         "threads",
         "observers",
         "scope",
         "span",
+        "snapshot",
         "outcome",
         "delivery",
         "tool_run",
@@ -35,6 +37,7 @@ const FOREIGN: [(&str, &[&str]); 16] = [
             "threads",
             "observers",
             "scope",
+            "snapshot",
             "delivery",
             "tool_run",
             "actor_peer",
@@ -49,7 +52,9 @@ const FOREIGN: [(&str, &[&str]); 16] = [
     ),
     ("async_task", &["threads"]),
     ("slab", &["observers", "scope"]),
-    ("dashmap", &["router"]),
+    ("rpds", &["name"]),
+    ("unicode_general_category", &["name"]),
+    ("unicode_normalization", &["name"]),
     ("reqwest", &["providers/http"]),
     ("secrecy", &["providers/http", "providers/api"]),
     ("bytes", &["providers/http", "providers/body"]),
@@ -135,7 +140,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 2_950, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 3_200, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

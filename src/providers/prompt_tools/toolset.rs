@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::builtin::{self, CALL_AGENT, FINISH};
+use crate::builtin;
 use crate::error::list;
 use crate::message::Name;
+use crate::name::{CALL_AGENT, FINISH};
 use crate::schema::{self, Schema};
+use crate::spelling::Spellings;
 use crate::tool::{Arguments, ToolCall, ToolSpec};
-use crate::turn::nearest;
 
 use super::dialect::Dialect;
 
@@ -20,6 +21,7 @@ pub(super) struct Toolset {
     places: HashMap<Name, usize>,
     /// Each made when it is first needed.
     schemas: Vec<OnceLock<Option<Schema>>>,
+    spellings: OnceLock<Spellings>,
     dialect: Dialect,
 }
 
@@ -27,7 +29,7 @@ impl Toolset {
     pub(super) fn new(specs: Arc<[ToolSpec]>, dialect: Dialect) -> Self {
         let places = specs.iter().enumerate().map(|(place, spec)| (Arc::clone(&spec.name), place)).collect();
         let schemas = specs.iter().map(|_| OnceLock::new()).collect();
-        Self { specs, places, schemas, dialect }
+        Self { specs, places, schemas, spellings: OnceLock::new(), dialect }
     }
 
     pub(super) fn specs(&self) -> &Arc<[ToolSpec]> {
@@ -99,7 +101,8 @@ impl Toolset {
     }
 
     fn known(&self, wanted: &str) -> String {
-        list("tools", &nearest(wanted, self.specs.iter().map(|spec| &spec.name)), self.specs.len())
+        let spellings = self.spellings.get_or_init(|| Spellings::new(self.specs.iter().map(|spec| &spec.name)));
+        list("tools", &spellings.nearest(wanted), self.specs.len())
     }
 
     fn hint(&self) -> &str {

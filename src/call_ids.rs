@@ -1,0 +1,93 @@
+//! Ids of calls: of those that a user begins, from a source, and of those below a tool or an actor, by number.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use crate::error::CallError;
+use crate::message::CallId;
+
+/// The source of the ids of calls that have no parent: random ones, unless a source was given.
+pub(crate) struct CallIdSource(Option<Given>);
+
+struct Given {
+    source: Mutex<Draw>,
+    /// The thread on which the source runs.
+    running: Mutex<Option<ThreadId>>,
+    /// The ids of calls that are under way.
+    open: Mutex<HashSet<CallId>>,
+}
+
+/// A source of ids that a program gives.
+pub(crate) type Draw = Box<dyn FnMut() -> CallId + Send>;
+
+impl CallIdSource {
+    pub(crate) fn new(given: Option<Draw>) -> Self {
+        Self(given.map(|source| Given {
+            source: Mutex::new(source),
+            running: Mutex::default(),
+            open: Mutex::default(),
+        }))
+    }
+
+    /// The next id; a random one if it is the source itself that makes a call.
+    pub(crate) fn draw(&self) -> CallId {
+        let Some(Given { source, running, .. }) = &self.0 else { return CallId::random() };
+        let this = Some(thread::current().id());
+        // A source that panicked is not running any more.
+        if *lock(running) == this && !source.is_poisoned() {
+            return CallId::random();
+        }
+        source.clear_poison();
+        let mut draw = lock(source);
+        *lock(running) = this;
+        let id = draw();
+        *lock(running) = None;
+        id
+    }
+
+    /// Notes that a call of that id is under way, as long as the value is there.
+    ///
+    /// # Errors
+    ///
+    /// When there is one already.
+    pub(crate) fn claim(self: &Arc<Self>, id: CallId) -> Result<OpenId, CallError> {
+        let is_new = self.0.as_ref().is_none_or(|given| lock(&given.open).insert(id));
+        is_new.then(|| OpenId { source: Arc::clone(self), id }).ok_or(CallError::IdInUse { call_id: id })
+    }
+}
+
+/// The id of a call that a user began, as long as it is under way.
+pub(crate) struct OpenId {
+    source: Arc<CallIdSource>,
+    id: CallId,
+}
+
+impl Drop for OpenId {
+    fn drop(&mut self) {
+        if let Some(given) = &self.source.0 {
+            lock(&given.open).remove(&self.id);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ids under a parent, numbered in the order in which they are drawn.
+pub(crate) struct CallIds {
+    parent: CallId,
+    drawn: AtomicU64,
+}
+
+impl CallIds {
+    pub(crate) fn under(parent: CallId) -> Self {
+        Self { parent, drawn: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn draw(&self) -> CallId {
+        self.parent.child(self.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+}

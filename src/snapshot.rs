@@ -1,0 +1,119 @@
+//! Who and what there is at one moment, and the registry where that changes.
+//!
+//! A peer is found together with the snapshot that it belongs to. No code of others runs while the registry is locked:
+//! what leaves is dropped afterwards, and who waits for changes is woken afterwards.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::watch;
+
+use crate::agent::Agent;
+use crate::message::Name;
+use crate::name::{key, shared_key};
+use crate::prompt::Roster;
+use crate::provider::Provider;
+use crate::tool::{SpecifiedTool, Toolbox};
+
+/// The peers and tools that an invocation knows, from its begin to its end. A change makes another snapshot.
+pub(crate) struct Snapshot {
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) tools: Arc<Toolbox>,
+}
+
+/// What is the same in all invocations of an agent. Shared as one, because many begin at once.
+pub(crate) struct AgentEntry {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) provider_name: Name,
+    pub(crate) provider: Arc<dyn Provider>,
+}
+
+/// The peers that can be called, each a `P`, and the current snapshot.
+pub(crate) struct Registry<P> {
+    current: RwLock<Current<P>>,
+    changes: watch::Sender<()>,
+}
+
+/// What changes together.
+struct Current<P> {
+    /// By what names are compared by, each with its name as it joined.
+    peers: HashMap<Name, (Name, P)>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl<P: Clone> Registry<P> {
+    pub(crate) fn new(tools: Toolbox) -> Self {
+        let snapshot = Arc::new(Snapshot { roster: Arc::default(), tools: Arc::new(tools) });
+        Self { current: RwLock::new(Current { peers: HashMap::new(), snapshot }), changes: watch::Sender::new(()) }
+    }
+
+    /// The peer of that name, with its name as it joined, and the snapshot of the same moment.
+    pub(crate) fn find(&self, name: &str) -> (Option<(Name, P)>, Arc<Snapshot>) {
+        let key = key(name);
+        let current = self.read();
+        (current.peers.get(&*key).cloned(), Arc::clone(&current.snapshot))
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.read().snapshot)
+    }
+
+    /// Is told of every change from now on.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Adds peers, each with what the others are told of it.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken; then no peer is added.
+    pub(crate) fn join(&self, peers: Vec<(Name, Arc<str>, P)>) -> Result<(), Name> {
+        let mut current = self.write();
+        let told = peers.iter().map(|(name, description, _)| (Arc::clone(name), Arc::clone(description)));
+        let roster = Arc::new(current.snapshot.roster.with(told)?);
+        current.peers.extend(peers.into_iter().map(|(name, _, peer)| (shared_key(&name), (name, peer))));
+        let tools = Arc::clone(&current.snapshot.tools);
+        self.replace(current, Snapshot { roster, tools });
+        Ok(())
+    }
+
+    /// Takes a peer away, if there is one of that name.
+    pub(crate) fn leave(&self, name: &str) -> Option<P> {
+        let mut current = self.write();
+        let roster = Arc::new(current.snapshot.roster.without(name)?);
+        let gone = current.peers.remove(&*key(name));
+        let tools = Arc::clone(&current.snapshot.tools);
+        self.replace(current, Snapshot { roster, tools });
+        gone.map(|(_, peer)| peer)
+    }
+
+    /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken; then everything stays as it is.
+    pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<usize, Name> {
+        let current = self.write();
+        let (tools, gone) = current.snapshot.tools.exchange(leaving, joining)?;
+        let roster = Arc::clone(&current.snapshot.roster);
+        self.replace(current, Snapshot { roster, tools: Arc::new(tools) });
+        Ok(gone)
+    }
+
+    fn replace(&self, mut current: RwLockWriteGuard<'_, Current<P>>, next: Snapshot) {
+        let _before = mem::replace(&mut current.snapshot, Arc::new(next));
+        drop(current);
+        self.changes.send_replace(());
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Current<P>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Current<P>> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
