@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_value_is_not_lost_when_what_gave_it_panics_in_its_drop() {
-        struct Gives(#[expect(dead_code, reason = "it is dropped")] Grenade);
+        struct Gives(Grenade);
         impl Future for Gives {
             type Output = u8;
             fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<u8> {

@@ -29,7 +29,7 @@ const FLOORS: [&[&str]; 4] = [
 ];
 
 /// Foreign crates that only some files may name.
-const FOREIGN: [(&str, &[&str]); 16] = [
+const FOREIGN: &[(&str, &[&str])] = &[
     ("ractor", &["delivery", "actor_peer", "invocation", "runtime"]),
     (
         "tokio",
@@ -124,7 +124,7 @@ fn a_file_imports_only_from_below_or_from_its_left() {
 #[test]
 fn a_foreign_crate_is_named_only_where_it_belongs() {
     for (name, code) in sources() {
-        for (krate, files) in FOREIGN {
+        for &(krate, files) in FOREIGN {
             let is_named = code.contains(&format!("{krate}::"));
             let may = files.iter().any(|file| name == *file || name.starts_with(&format!("{file}/")));
             assert!(!is_named || may, "src/{name}.rs names `{krate}`");
@@ -140,7 +140,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 3_200, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 3_900, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]
