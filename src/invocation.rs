@@ -163,10 +163,12 @@ impl<'a> Life<'a> {
             true => Growth::shown_to(&mut show),
             false => Growth::unobserved(),
         };
-        let mut asking = Asking { call: self.call, begun: Instant::now(), growth, is_over: false };
         let span = span::chat(&self.request, provider_name);
+        let begun = Instant::now();
+        let mut asking = Asking { call: self.call, begun, growth, is_over: false };
         let replying = provider.reply(&self.request, &mut asking.growth);
-        let replying = PollTimer { future: replying, call: self.call, what: "provider", name: provider_name };
+        let replying =
+            PollTimer { future: replying, call: self.call, what: "provider", name: provider_name, made: Some(begun) };
         let reply = replying.instrument(span.clone()).await;
         asking.end(&reply);
         span::replied(&span, &reply);
@@ -280,15 +282,15 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>) {
         self.is_over = true;
-        let latency = self.begun.elapsed();
+        let latency = || self.begun.elapsed();
         self.call.emit(|| match reply {
             Ok(reply) => EventKind::ModelReply {
                 usage: reply.usage,
                 stop_reason: reply.stop_reason.clone(),
                 tool_calls: reply.tool_calls.len(),
-                latency,
+                latency: latency(),
             },
-            Err(error) => EventKind::ModelError { error: error.clone(), latency },
+            Err(error) => EventKind::ModelError { error: error.clone(), latency: latency() },
         });
     }
 }

@@ -58,7 +58,9 @@ impl ToolRun {
             })),
         };
         let running = contain(run_with_retries(&tool, &call, arguments, context));
-        let result = PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name }.await;
+        let timed =
+            PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name, made: Some(begun) };
+        let result = timed.await;
         let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
         let output = ToolOutput::from_result(result);
@@ -126,6 +128,8 @@ pub(crate) struct PollTimer<'a, F> {
     pub(crate) call: &'a Outcome,
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
+    /// When it was made, from which its first poll is counted.
+    pub(crate) made: Option<Instant>,
 }
 
 /// The time that one poll may take before it is reported.
@@ -135,7 +139,7 @@ impl<F: Future + Unpin> Future for PollTimer<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let begun = Instant::now();
+        let begun = self.made.take().unwrap_or_else(Instant::now);
         let polled = self.future.poll_unpin(context);
         let duration = begun.elapsed();
         if duration > LONGEST_POLL {

@@ -18,17 +18,22 @@ pub(crate) fn runtime() -> Runtime {
         .expect("the runtime can be built")
 }
 
+/// A model that costs little itself: what it calls is cloned, and only the message is written anew.
 fn model() -> Scripted {
     let done = ScriptedReply::from(Reply::finish("done"));
     let noop = ScriptedReply::from(Reply::tool("noop", json!({})));
+    let deep = Reply::call_agent("deep", "");
     Scripted::computed(move |request: &Request| {
         let (input, turns) = (request.context.input(), request.context.turns());
-        let number = || input.split(' ').next_back().and_then(|word| word.parse().ok()).unwrap_or(0_usize);
+        let number = || input.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0_usize);
         match &*request.agent.name {
             "wide" if turns == 0 => calls(input.split(' ').next().unwrap_or_default(), number()).into(),
             "deep" if turns == 0 && number() > 1 => {
                 let word = if input.starts_with("park") { "park" } else { "go" };
-                Reply::call_agent("deep", &format!("{word} {}", number() - 1)).into()
+                let mut reply = deep.clone();
+                let arguments = format!(r#"{{"agent_name":"deep","message":"{word} {}"}}"#, number() - 1);
+                reply.tool_calls[0].arguments = arguments.into();
+                reply.into()
             }
             "deep" if input.starts_with("park") => done.clone().after(Duration::from_secs(3_600)),
             "long" if turns < number() => noop.clone(),
