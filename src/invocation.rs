@@ -50,49 +50,55 @@ pub(crate) struct Doors {
 impl Callee for Mind {
     /// Starts an invocation.
     fn begin(self: Box<Self>, call: Lease) -> Option<Stop> {
-        let unreachable = |reason: String| {
-            let name = Arc::clone(&call.forward().receiver);
-            call.answer(Err(CallError::Unreachable { name, reason: reason.into() }));
-        };
+        let outcome = Arc::clone(call.outcome());
         // It is ready at once, since `pre_start` waits for nothing.
-        let invocation = match coop::unconstrained(Invocation::spawn(None, Invocation, call.clone())).now_or_never() {
-            Some(Ok((invocation, _))) => invocation,
-            Some(Err(error)) => {
-                unreachable(error.to_string());
-                return None;
+        let spawning = Box::pin(Invocation::spawn(None, Invocation, Start { call, mind: Some(self) }));
+        match coop::unconstrained(spawning).now_or_never() {
+            Some(Ok((invocation, _))) => Some(Stop::Kill(invocation.get_cell())),
+            failed => {
+                let reason = failed.and_then(Result::err).map_or_else(|| "it did not start".into(), |e| e.to_string());
+                let name = Arc::clone(&outcome.forward().receiver);
+                outcome.answer(Err(CallError::Unreachable { name, reason: reason.into() }));
+                None
             }
-            None => return None,
-        };
-        let stop = Stop::Kill(invocation.get_cell());
-        if invocation.cast(*self).is_err() {
-            unreachable("its actor has stopped".to_owned());
-            return None;
         }
-        Some(stop)
     }
 }
 
-impl Actor for Invocation {
-    type Msg = Mind;
-    type State = Lease;
-    type Arguments = Lease;
+/// What an invocation is started with, and its state: its part of the call, and what serves it.
+pub(crate) struct Start {
+    call: Lease,
+    mind: Option<Box<Mind>>,
+}
 
-    async fn pre_start(&self, _: ActorRef<Mind>, call: Lease) -> Result<Lease, ActorProcessingErr> {
-        Ok(call)
+/// How every invocation ends. An actor that returns an error from `post_start` ends at once, without a look at the
+/// messages, of which an invocation gets none.
+#[derive(Debug, thiserror::Error)]
+#[error("the invocation has ended")]
+struct Ended;
+
+impl Actor for Invocation {
+    type Msg = ();
+    type State = Start;
+    type Arguments = Start;
+
+    async fn pre_start(&self, _: ActorRef<()>, start: Start) -> Result<Start, ActorProcessingErr> {
+        Ok(start)
     }
 
-    async fn handle(&self, myself: ActorRef<Mind>, mind: Mind, call: &mut Lease) -> Result<(), ActorProcessingErr> {
-        // Boxed by `contain`: every future around it would hold room for it twice.
-        let serving = contain(serve(call.clone(), mind));
-        if let Some(result) = call.scope().unless_cancelled(serving).await {
-            let panicked = |message| Err(CallError::Panicked { name: Arc::clone(&call.forward().receiver), message });
-            call.answer(result.unwrap_or_else(panicked));
-            if call.has_leftovers() {
-                tokio::spawn(end_when_stalled(Arc::clone(call.outcome())));
+    async fn post_start(&self, _: ActorRef<()>, Start { call, mind }: &mut Start) -> Result<(), ActorProcessingErr> {
+        if let Some(mind) = mind.take() {
+            // Boxed by `contain`: every future around it would hold room for it twice.
+            let serving = contain(serve(call.clone(), *mind));
+            if let Some(result) = call.scope().unless_cancelled(serving).await {
+                let name = || Arc::clone(&call.forward().receiver);
+                call.answer(result.unwrap_or_else(|message| Err(CallError::Panicked { name: name(), message })));
+                if call.has_leftovers() {
+                    tokio::spawn(end_when_stalled(Arc::clone(call.outcome())));
+                }
             }
         }
-        myself.stop(None);
-        Ok(())
+        Err(Ended.into())
     }
 }
 

@@ -58,8 +58,7 @@ impl ToolRun {
             })),
         };
         let running = contain(run_with_retries(&tool, &call, arguments, context));
-        let timed =
-            PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name, made: Some(begun) };
+        let timed = PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name, made: Some(begun) };
         let result = timed.await;
         let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));

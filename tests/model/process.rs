@@ -43,14 +43,16 @@ impl Process {
     }
 }
 
-/// Keeps panics that programs ask for from being printed.
+/// Keeps panics that programs ask for from being printed: their own, and that of tokio in a timer of a blocking tool whose
+/// tokio runtime ends. (To print one takes 170 MB for the symbols, for good.)
 pub(crate) fn silence_drawn_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        if text.is_some_and(|text| !text.starts_with("drawn")) {
+        let is_asked_for = |text: &str| text.starts_with("drawn") || text.contains("it is being shutdown");
+        if text.is_some_and(|text| !is_asked_for(text)) {
             print(panic);
         }
     }));

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::program::{Deed, How, Node, Who};
-use crate::world::{Expected, Kept, World, yield_now};
+use crate::world::{Expected, Kept, World, lock, yield_now};
 
 /// How long an impatient tool waits.
 const HURRY: Duration = Duration::from_millis(1);
@@ -463,6 +463,8 @@ fn first_child(world: &World, node: usize) -> usize {
 
 /// Replaces the agent of many versions. From when this has returned, calls are told the new instructions.
 pub(crate) fn replace_versioned(world: &World, runtime: &Runtime) {
+    // A waker may still be at it on another thread.
+    let _alone = lock(&world.replacing);
     let next = world.version.load(Ordering::SeqCst) + 1;
     runtime.leave(Who::Versioned.name());
     if let Err(error) = runtime.join(versioned(next)) {

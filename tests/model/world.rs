@@ -44,6 +44,8 @@ pub(crate) struct World {
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The newest version of the instructions whose agent has joined.
     pub(crate) version: AtomicUsize,
+    /// Held while the agent is replaced.
+    pub(crate) replacing: Mutex<()>,
     /// Threads with tokio runtimes of their own.
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     /// The calls in the logs of the roots, and whether the log was whole before any shutdown began.
@@ -121,6 +123,7 @@ impl World {
             kept: Mutex::default(),
             tasks: Mutex::default(),
             version: AtomicUsize::new(0),
+            replacing: Mutex::default(),
             threads: Mutex::default(),
             logs: Mutex::default(),
             flaws: Mutex::default(),
