@@ -171,6 +171,7 @@ impl Outcome {
 
     /// Gives up one part. Gives the parent if it was the last.
     fn release(&self) -> Option<Arc<Self>> {
+        self.scope.tracker().progressed();
         (self.leases.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.record()).flatten()
     }
 }

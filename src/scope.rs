@@ -159,14 +159,14 @@ pub(crate) struct Tracker {
     /// Those that no part counts.
     open: Mutex<Slab<Weak<dyn Open>>>,
     alive: AtomicUsize,
-    /// The number of calls that have ended so far.
+    /// The number of parts of calls that have ended so far.
     ended: AtomicUsize,
     empty: Notify,
     whole: Option<Part>,
     parts: Mutex<Slab<Weak<Tracker>>>,
 }
 
-/// The time without the end of any call after which calls that are cancelled are no longer waited for.
+/// The time without the end of any part of a call after which calls that are cancelled are no longer waited for.
 const STALLED: Duration = Duration::from_secs(1);
 
 impl Tracker {
@@ -198,10 +198,14 @@ impl Tracker {
     /// Leaves the whole first: when the part is empty, the whole is known to be without it.
     fn count_out(&self) {
         self.whole.iter().for_each(|part| part.whole.count_out());
-        self.ended.fetch_add(1, Ordering::Relaxed);
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.empty.notify_waiters();
         }
+    }
+
+    /// A part of a call has ended.
+    pub(crate) fn progressed(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many calls are alive.
@@ -234,11 +238,11 @@ impl Tracker {
         }
     }
 
-    /// Waits until `is_done`, or until no call has ended for a while.
+    /// Waits until `is_done`, or until no part of a call has ended for a while.
     pub(crate) async fn stalled(&self, is_done: impl Fn() -> bool) {
         let mut before = None;
         while !is_done() {
-            let ended = self.ended.load(Ordering::Relaxed);
+            let ended = self.progress();
             if before.replace(ended) == Some(ended) {
                 return;
             }
@@ -246,9 +250,18 @@ impl Tracker {
         }
     }
 
+    fn progress(&self) -> usize {
+        let ended = |tracker: &Self| tracker.ended.load(Ordering::Relaxed);
+        self.parts().iter().fold(ended(self), |sum, part| sum.wrapping_add(ended(part)))
+    }
+
+    /// The parts there are. They are dropped without a lock, which the last one of each needs.
+    fn parts(&self) -> Vec<Arc<Self>> {
+        lock(&self.parts).iter().filter_map(|(_, part)| part.upgrade()).collect()
+    }
+
     fn close(&self) {
-        let parts: Vec<_> = lock(&self.parts).iter().filter_map(|(_, part)| part.upgrade()).collect();
-        parts.iter().for_each(|part| part.close());
+        self.parts().iter().for_each(|part| part.close());
         let open: Vec<_> = lock(&self.open).iter().filter_map(|(_, call)| call.upgrade()).collect();
         open.iter().for_each(|call| call.close());
     }
