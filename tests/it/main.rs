@@ -19,6 +19,7 @@ mod prompt_tools;
 mod retry;
 mod scenarios;
 mod server;
+mod silent;
 mod team;
 mod tidy;
 mod tools;
