@@ -2,6 +2,7 @@
 
 mod answers;
 mod anthropic;
+mod blocking;
 mod cached;
 mod cancellation;
 mod cassettes;
