@@ -15,6 +15,7 @@ mod multiplexing;
 mod observers;
 mod openai;
 mod openai_responses;
+mod outcomes;
 mod peers;
 mod prompt_tools;
 mod retry;
