@@ -198,7 +198,7 @@ fn fault_47_a_cancellation_that_races_with_the_return_leaves_one_outcome() {
         });
         let runtime = team(model, ["a"]).tool(wait).build().unwrap();
         let (mut answered, mut cancelled) = (0, 0);
-        let mut round = 0;
+        let mut round = 0_u64;
         while round < 500 || answered == 0 || cancelled == 0 {
             let mut call = runtime.user("alice").forward("a", "go");
             while !matches!(call.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}

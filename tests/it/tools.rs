@@ -286,11 +286,11 @@ mod a_tool_that_never_has_to_wait {
     }
 
     fn outputs(request: &Request) -> Vec<&str> {
-        let output = |message| match message {
-            &ChatMessage::Tool { ref output, .. } => Some(&*output.content.text),
+        let output = request.context.messages().filter_map(|message| match message {
+            ChatMessage::Tool { output, .. } => Some(&*output.content.text),
             _ => None,
-        };
-        request.context.messages().filter_map(output).collect()
+        });
+        output.collect()
     }
 
     #[test]
