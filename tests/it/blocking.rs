@@ -7,13 +7,14 @@ use std::time::Duration;
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, Blocking, NoArguments};
 use agentouto::{
-    Arguments, BoxFuture, CallError, ChatMessage, Content, EventKind, Reply, Request, Runtime, Tool, ToolContext,
-    ToolError, ToolSpec,
+    Arguments, BoxFuture, CallError, ChatMessage, Content, EventKind, Reply, Request, Runtime, RuntimeBuilder, Tool,
+    ToolContext, ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::gate::gate;
 use crate::silent::silent;
@@ -183,4 +184,100 @@ async fn a_tool_that_may_block_and_waits_for_an_actor_keeps_no_thread() {
     assert!(!asking.is_finished());
     asking.abort();
     runtime.idle().await;
+}
+
+/// A function that waits for runs by `block_on`, and so gives up its place meanwhile.
+mod a_function_that_blocks_on_runs {
+    use super::*;
+
+    /// A runtime with one thread, whose tool `outer` does this with the runtime.
+    fn with_one_thread(
+        model: Scripted,
+        tools: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+        outer: impl Fn(&Runtime) -> String + Send + Sync + 'static,
+    ) -> Runtime {
+        let handle: Arc<OnceLock<Runtime>> = Arc::default();
+        let inside = Arc::clone(&handle);
+        let outer = tool::blocking("outer", "", move |_: NoArguments| outer(inside.get().unwrap()));
+        let runtime = tools(team(model, ["a", "slow", "quick"]).tool(outer).blocking_threads(1)).build().unwrap();
+        handle.set(runtime.clone()).unwrap();
+        runtime
+    }
+
+    #[test]
+    fn gives_up_its_place_until_the_last_of_them_has_ended() {
+        on_threads(2, async {
+            let quick_ended = Arc::new(Notify::new());
+            let (ended, until) = (Arc::clone(&quick_ended), quick_ended);
+            let wait = With("wait", move |_| {
+                let until = Arc::clone(&until);
+                async move {
+                    until.notified().await;
+                    Ok("".into())
+                }
+            });
+            let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+                ("a", 0) => Reply::tool("outer", json!({})),
+                // It needs a thread, once `quick` has ended.
+                ("slow", 0) => Reply::tool("wait", json!({})),
+                ("slow", 1) => Reply::tool("block", json!({})),
+                _ => Reply::text("done"),
+            });
+            let block = tool::blocking("block", "", |_: NoArguments| {});
+            let runtime = with_one_thread(
+                model,
+                |builder| builder.tool(wait).tool(block),
+                move |runtime| {
+                    let quick = async {
+                        runtime.run("quick", "x").await.unwrap();
+                        ended.notify_one();
+                    };
+                    // It polls them in this order.
+                    let both = futures_util::future::join(runtime.run("slow", "x"), quick);
+                    Handle::current().block_on(both).0.unwrap().output.to_string()
+                },
+            );
+            assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
+        });
+    }
+
+    #[test]
+    fn takes_its_place_again_when_it_gives_them_up() {
+        on_threads(2, async {
+            let (said, mut saying) = tokio::sync::mpsc::unbounded_channel();
+            let (release, gate) = std::sync::mpsc::channel::<()>();
+            let gate = Mutex::new(gate);
+            let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+                ("a", 0) => Reply::tool("outer", json!({})),
+                ("quick", 0) => Reply::tool("block", json!({})),
+                ("slow", 0) => Reply::tool("gate", json!({})),
+                _ => Reply::text("done"),
+            });
+            let inner = said.clone();
+            let block = tool::blocking("block", "", move |_: NoArguments| inner.send("inner begins").unwrap());
+            let runtime = with_one_thread(
+                model,
+                |builder| builder.tool(crate::gate::gate().0).tool(block),
+                move |runtime| {
+                    let run = tokio::time::timeout(Duration::from_millis(1), runtime.run("slow", "x"));
+                    assert!(Handle::current().block_on(async { run.await.is_err() }));
+                    said.send("outer works").unwrap();
+                    let _ = gate.lock().unwrap().recv();
+                    said.send("outer ends").unwrap();
+                    "worked".to_owned()
+                },
+            );
+            let outer = tokio::spawn(runtime.user("alice").forward("a", "go"));
+            assert_eq!(saying.recv().await, Some("outer works"));
+            let mut inner = runtime.user("alice").forward("quick", "go");
+            while !matches!(inner.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}
+            // Time to begin, for what must not.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            release.send(()).unwrap();
+            inner.await.unwrap();
+            outer.await.unwrap().unwrap();
+            let rest: Vec<_> = std::iter::from_fn(|| saying.try_recv().ok()).collect();
+            assert_eq!(rest, ["outer ends", "inner begins"], "one at a time");
+        });
+    }
 }
