@@ -1,7 +1,9 @@
-//! A ractor actor that agents call, and that calls an agent itself: `cargo run --example actor_peer`
+//! A ractor actor that agents call, and that calls an agent itself, in a cycle: `cargo run --example actor_peer`
+//!
+//! The actor serves while it waits. Were it to await the clerk in its handler, both would wait: the clerk asks back.
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Agent, Incoming, Reply, Runtime};
+use agentouto::{Agent, CallError, Incoming, Reply, Runtime};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 /// A stock of parts. Its other messages have nothing to do with agents.
@@ -36,9 +38,13 @@ impl Actor for Stock {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             StockMessage::Delivered(more) => *parts += more,
+            StockMessage::Asked(Incoming { forward, reply, .. }) if &*forward.sender == "clerk" => {
+                reply.send(Ok::<_, CallError>(format!("{parts}, counted just now.")));
+            }
             StockMessage::Asked(Incoming { caller, reply, .. }) => {
-                let answer = caller.call_agent("clerk", format!("Say politely: {parts} parts are left.")).await;
-                reply.send(answer);
+                // What the answer needs of the state is read here. The task ends when the call is answered or cancelled.
+                let request = format!("Say politely: {parts} parts are left.");
+                tokio::spawn(async move { reply.send(caller.call_agent("clerk", request).await) });
             }
         }
         Ok(())
@@ -54,7 +60,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             "planner",
             [Reply::call_agent("stock", "How many parts are left?"), Reply::finish("Enough for a week.")],
         )
-        .replies("clerk", [Reply::finish("We are pleased to say that 42 parts are left.")]);
+        .replies(
+            "clerk",
+            [
+                Reply::call_agent("stock", "How many exactly?"),
+                Reply::finish("We are pleased to say that 42 parts are left."),
+            ],
+        );
     let runtime = Runtime::builder()
         .provider("script", script)
         .agent(Agent::new("planner", "Plan the week's production."))

@@ -66,8 +66,9 @@ impl Callee for ActorCall {
 ///
 /// An actor that others may call takes this as a message: `impl From<Incoming> for MyMessage`.
 ///
-/// To call agents for it, spawn a task, and go on with the next message: an actor that awaits a call in its handler
-/// answers nobody meanwhile, and if the callee calls it back, both wait for ever.
+/// To call agents for it, spawn a task that makes the call and sends the reply, and go on with the next message. An
+/// actor handles one message at a time: one that awaits a call in its handler answers no other Forward meanwhile, and if
+/// the callee calls it back, both wait until the call is cancelled.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Incoming {

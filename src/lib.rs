@@ -12,15 +12,19 @@
 //! | floor | what | files |
 //! |---|---|---|
 //! | 3 | the outside | `schema` (of tools that strangers wrote), [`providers`], [`tools`], `mcp` |
-//! | 2 | actors | `scope` (what calls share: cancellation, observers), `span`, `snapshot` (who and what there is), `invocation` (the agent loop), `router`, `user`, `runtime` |
+//! | 2 | actors | `panics` (where those of foreign code end), `call_ids`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `tool_run`, `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `message`, `name` (what may be one), `spelling`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
 //!
 //! # Lifetimes
 //!
-//! Invocations are unlinked actors. The tree of lifetimes is that of futures: a caller's pending call owns a guard that
-//! kills the callee when it is dropped, and all calls below a held one share a cancellation that reaches them at once. A
-//! panic in a tool is an error that the model reads; any other is the [`CallError`] of the call it happened in.
+//! Invocations are unlinked actors. The tree of lifetimes is that of futures: a caller's pending call kills the callee
+//! when it is dropped, and all calls below a held one share a cancellation that reaches them at once. A call is over when
+//! no part of it is alive: neither its invocation, nor a tool of it, nor a call that it made. Its Return is recorded then,
+//! whether or not its caller is polled.
+//!
+//! A panic in a tool is an error that the model reads. One in the drop of what a cancellation ends is logged. Any other is
+//! the [`CallError`] of the call it happened in.
 //!
 //! # Features
 //!

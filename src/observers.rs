@@ -195,3 +195,21 @@ impl std::fmt::Debug for Hub {
         f.write_str("Hub")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_is_dropped_takes_no_place_though_no_event_follows() {
+        let hub = Arc::<Hub>::default();
+        let kept = hub.stream(10);
+        for _ in 0..1_000 {
+            drop(hub.stream(10));
+        }
+        assert_eq!((hub.lock().sinks.len(), hub.is_observed()), (1, true));
+        assert!(hub.lock().sinks.capacity() < 10, "places are used again");
+        drop(kept);
+        assert_eq!((hub.lock().sinks.len(), hub.is_observed()), (0, false));
+    }
+}

@@ -63,6 +63,10 @@ impl Runtime {
 
     /// Adds an actor as a peer. It gets an [`Incoming`] for every Forward; how many at once is up to it.
     ///
+    /// An actor handles one message at a time. One that awaits a call of an agent in its handler answers no other
+    /// Forward meanwhile; if the agent calls it back, directly or through others, both wait until the call is cancelled.
+    /// It should spawn a task for the call and the reply, as `examples/actor_peer.rs` does.
+    ///
     /// # Errors
     ///
     /// As [`RuntimeBuilder::build`].

@@ -21,10 +21,12 @@ use crate::spelling::Spellings;
 /// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its
 /// [`ToolContext`], attachments, or a schema of its own.
 ///
-/// A tool's future is dropped at its next await when the call that it serves is cancelled; what it
-/// owns must be freed by `Drop` (a child process: [`kill_on_drop`]). A panic becomes an error that the
-/// model reads. A tool that waits for something outside must end that wait itself.
+/// Each tool call is a tokio task of its own, unless it may [block](Blocking::Always). When the call that it serves is
+/// cancelled, its future is dropped at the await where it waits, or at the next one where it has to wait or where tokio's
+/// [cooperative budget] lets others run; what it owns must be freed by `Drop` (a child process: [`kill_on_drop`]). A
+/// panic becomes an error that the model reads. A tool that waits for something outside must end that wait itself.
 ///
+/// [cooperative budget]: https://docs.rs/tokio/latest/tokio/task/coop/index.html
 /// [`kill_on_drop`]: https://docs.rs/tokio/latest/tokio/process/struct.Command.html#method.kill_on_drop
 pub trait Tool: Send + Sync + 'static {
     /// What the model is told of it. Read once, when it joins.
@@ -50,8 +52,17 @@ pub type ToolCallId = Arc<str>;
 pub enum Blocking {
     /// It only awaits, and is polled on the async threads.
     Never,
-    /// It computes or blocks, and is polled on a thread of its own. It cannot be interrupted: when its
-    /// call is cancelled the result is thrown away, and the thread goes on to the function's end.
+    /// It computes or blocks, and is polled on threads of the runtime's own, at most
+    /// [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads) at a time (default: 512). Further
+    /// ones wait for their turn, and never begin if their call is cancelled before it comes.
+    ///
+    /// While it waits at an await it keeps no thread. When its call is cancelled, it is dropped at the await where it
+    /// waits, or at the next one where it has to wait; tokio's cooperative budget does not hold here. Up to there it
+    /// cannot be interrupted, is not waited for, and what it gives is thrown away.
+    ///
+    /// It may call agents that use it in turn: by awaiting, to any depth; by `block_on`, as long as there are threads.
+    /// One that waits for a call by `block_on` keeps its thread, and another takes its place, up to 10,000 in all. A tool
+    /// for which there is no thread fails, with an error that the model reads.
     Always,
 }
 
@@ -288,7 +299,9 @@ where
 
 /// A tool made from a plain function of one argument, which may compute or block.
 ///
-/// It runs on a thread of its own, see [`Blocking::Always`]; otherwise it is like [`function`].
+/// It runs on a thread that is made for blocking, see [`Blocking::Always`]: it may wait for files, locks and channels,
+/// have a tokio runtime of its own, and use `Handle::current().block_on`. It cannot be interrupted. When its call is
+/// cancelled it goes on to its end, for which nothing waits. Otherwise it is like [`function`].
 ///
 /// ```
 /// use agentouto::tool::{self, Json, NoArguments};

@@ -94,10 +94,12 @@ impl fmt::Debug for User {
 /// Nothing is sent before it is first awaited or [observed](Call::next_event). From then on the callee works by itself,
 /// whether or not the call is polled.
 ///
-/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are dropped, tools end at
-/// their next await, actors are told. A call that is awaited, cancelled or not, is over when all calls below it have
-/// their outcomes and their tools have ended. Those that cannot end, because they block their thread or because their
-/// tokio runtime is not driven, are waited for as long as other calls end, and one second more.
+/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are dropped, tools end where
+/// they wait or [next yield](crate::Tool), calls of actors end and the actors are told. A call that is awaited, cancelled
+/// or not, is over when all calls below it have their outcomes and their tools have ended. A function that
+/// [blocks](crate::tool::blocking) is not waited for once its call is cancelled. Others that cannot end, because they
+/// block an async thread or because their tokio runtime is not driven, are waited for as long as other calls end, and one
+/// second more.
 ///
 /// Awaited again, it gives the same result.
 #[must_use = "a call does nothing unless it is awaited"]

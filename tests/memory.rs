@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, CallError, CallId, Event, EventKind, Events, Incoming, ProviderError, ProviderErrorKind, Reply, Request,
-    Runtime,
+    Agent, Arguments, BoxFuture, CallError, CallId, Caller, Content, Event, EventKind, Events, Incoming, ProviderError,
+    ProviderErrorKind, Reply, Request, Runtime, Tool, ToolContext, ToolError, ToolSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -60,6 +61,41 @@ async fn a_hundred_thousand_calls_one_after_the_other_within_one_call_leave_memo
     assert!(grown.text.parse::<i64>().unwrap() < 5, "{grown} MB");
     actor.stop(None);
     stopped.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_is_kept_after_its_run_leaves_memory_flat() {
+    struct Keep(Arc<OnceLock<Caller>>);
+    impl Tool for Keep {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec { name: "keep".into(), description: "".into(), parameters: json!({"type": "object"}) }
+        }
+        fn call(&self, _: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+            self.0.set(context.caller).unwrap();
+            Box::pin(async { Ok("kept".into()) })
+        }
+    }
+    let _alone = ALONE.lock().await;
+    let kept = Arc::default();
+    let runtime = Runtime::builder()
+        .provider("fake", Scripted::new().replies("a", [Reply::tool("keep", json!({})), Reply::text("done")]))
+        .agent(Agent::new("a", "Work."))
+        .tool(Keep(Arc::clone(&kept)))
+        .build()
+        .unwrap();
+    runtime.run("a", "go").await.unwrap();
+    let caller = kept.get().unwrap();
+    let call = async || assert_eq!(caller.call_agent("a", "more").await, Err(CallError::Cancelled));
+    for _ in 0..1_000 {
+        call().await;
+    }
+    let before = resident_mb();
+    for _ in 0..100_000 {
+        call().await;
+    }
+    let grown = resident_mb() - before;
+    println!("100,000 calls for a run that is over: {grown} MB more");
+    assert!(grown < 5, "{grown} MB");
 }
 
 /// What befalls each call, drawn from the seed and the call's own id, so that threads change nothing.

@@ -4,15 +4,19 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{Agent, CallError, Reply, Runtime, RuntimeBuilder};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Metadata, Subscriber};
+use tracing_subscriber::layer::{self, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
 fn team(model: Scripted) -> RuntimeBuilder {
     Runtime::builder().provider("fake", model).agents(["a", "b"].map(|name| Agent::new(name, "Work.")))
@@ -27,7 +31,7 @@ fn searching() -> Runtime {
 }
 
 /// Sets the subscriber of this thread, once no other test has one.
-fn observe(spans: Spans) -> (DefaultGuard, MutexGuard<'static, ()>) {
+fn observe(spans: impl Subscriber + Send + Sync + 'static) -> (DefaultGuard, MutexGuard<'static, ()>) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     (tracing::subscriber::set_default(spans), turn)
@@ -75,6 +79,26 @@ impl Subscriber for Spans {
     fn event(&self, _: &tracing::Event<'_>) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+/// The names of the spans in which each thread is, the innermost last.
+#[derive(Clone, Default)]
+struct Entered(Arc<Mutex<HashMap<ThreadId, Vec<&'static str>>>>);
+
+impl Entered {
+    fn here(&self) -> Option<&'static str> {
+        self.0.lock().unwrap().get(&thread::current().id())?.last().copied()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Entered {
+    fn on_enter(&self, span: &Id, context: layer::Context<'_, S>) {
+        let name = context.span(span).unwrap().name();
+        self.0.lock().unwrap().entry(thread::current().id()).or_default().push(name);
+    }
+    fn on_exit(&self, _: &Id, _: layer::Context<'_, S>) {
+        self.0.lock().unwrap().get_mut(&thread::current().id()).and_then(Vec::pop);
+    }
 }
 
 #[tokio::test]
@@ -130,4 +154,51 @@ async fn a_subscriber_that_panics_is_an_error_of_the_call_it_panicked_in() {
     let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
     assert!(message.contains("the subscriber is at fault"), "{message}");
     runtime.idle().await;
+}
+
+#[tokio::test]
+async fn a_tool_runs_in_its_span_on_whatever_thread_it_is() {
+    let entered = Entered::default();
+    let _guard = observe(tracing_subscriber::registry().with(entered.clone()));
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let look = move || sender.send((thread::current().id(), entered.here())).unwrap();
+    let (here, there) = (look.clone(), look);
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("here", json!({})), Reply::tool("there", json!({})), Reply::text("done")]);
+    let runtime = team(model)
+        .tool(tool::function("here", "", move |_: NoArguments| {
+            let here = here.clone();
+            async move { here() }
+        }))
+        .tool(tool::blocking("there", "", move |_: NoArguments| there()))
+        .build()
+        .unwrap();
+    runtime.run("a", "go").await.unwrap();
+    let (here, there) = (seen.recv().await.unwrap(), seen.recv().await.unwrap());
+    assert_ne!(here.0, there.0);
+    assert_eq!((here.1, there.1), (Some("execute_tool"), Some("execute_tool")));
+}
+
+#[tokio::test]
+async fn the_spans_of_a_cancelled_call_say_so_on_every_level() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let park = tool::function("park", "", move |_: NoArguments| {
+        sender.send(()).unwrap();
+        std::future::pending::<()>()
+    });
+    let model =
+        Scripted::new().replies("a", [Reply::call_agent("b", "x")]).replies("b", [Reply::tool("park", json!({}))]);
+    let runtime = team(model).tool(park).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    tokio::select! {
+        _ = &mut call => panic!("it cannot have ended"),
+        _ = started.recv() => {}
+    }
+    call.cancel();
+    assert_eq!(call.await.unwrap_err().error, CallError::Cancelled);
+    let kept = spans.kept.lock().unwrap();
+    let ends = kept.iter().filter(|span| span.name == "invoke_agent").map(|span| span.fields.get("error.type"));
+    assert_eq!(ends.collect::<Vec<_>>(), [Some(&"cancelled".to_owned()); 2]);
 }

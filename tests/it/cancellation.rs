@@ -1,20 +1,24 @@
 //! Cancelling a call ends everything below it. Exactly one outcome a Forward, whatever happens.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    BoxFuture, CallError, EventKind, Growth, Incoming, Message, Provider, ProviderError, Reply, Request, Runtime, Usage,
+    BoxFuture, CallError, EventKind, Events, Growth, Message, Provider, ProviderError, Reply, Report, Request,
+    RunError, Runtime, RuntimeBuilder, ToolContext, ToolError, Usage,
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use futures_util::poll;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::gate::gate;
-use crate::team::{path, team};
+use crate::silent::{Letter, silent};
+use crate::team::{With, odd_in_events, odd_in_log, on_threads, path, team};
 
 /// A model whose agent `a` calls `b`, who opens the gate.
 fn two_levels() -> Scripted {
@@ -176,134 +180,342 @@ async fn a_chain_of_ten_thousand_calls_is_cancelled_at_once() {
     runtime.idle().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn fault_47_a_cancellation_that_races_with_the_return_leaves_one_outcome() {
-    for cancel_after in [9, 10, 11] {
-        let done = ScriptedReply::from(Reply::text("done")).after(Duration::from_millis(10));
-        let runtime = team(Scripted::new().replies("a", [done]), ["a"]).build().unwrap();
-        let mut call = runtime.user("alice").forward("a", "go");
-        let in_time = tokio::time::timeout(Duration::from_millis(cancel_after), &mut call).await;
-        let ended = match in_time {
-            Ok(ended) => ended,
-            Err(_) => {
-                call.cancel();
-                call.await
+#[test]
+fn fault_47_a_cancellation_that_races_with_the_return_leaves_one_outcome() {
+    on_threads(2, async {
+        let open = Arc::new(Notify::new());
+        let opened = Arc::clone(&open);
+        let wait = With("wait", move |_| {
+            let opened = Arc::clone(&opened);
+            async move {
+                opened.notified().await;
+                Ok("".into())
             }
-        };
-        let (result, log) = match ended {
-            Ok(report) => (Ok(report.output), report.log),
-            Err(error) => (Err(error.error), error.log),
-        };
-        assert_eq!(log.messages().count(), 2, "after {cancel_after}: {:?}", path(&log));
-        match result {
-            Ok(output) => assert_eq!((&*output, path(&log)[1].as_str()), ("done", "alice < a: done")),
-            Err(error) => assert_eq!(
-                (error, path(&log)[1].as_str()),
-                (CallError::Cancelled, "alice < a: error: the call was cancelled")
-            ),
+        });
+        let model = Scripted::computed(|request: &Request| match request.context.turns() {
+            0 => Reply::tool("wait", json!({})),
+            _ => Reply::text("done"),
+        });
+        let runtime = team(model, ["a"]).tool(wait).build().unwrap();
+        let (mut answered, mut cancelled) = (0, 0);
+        let mut round = 0_u64;
+        while round < 500 || answered == 0 || cancelled == 0 {
+            let mut call = runtime.user("alice").forward("a", "go");
+            while !matches!(call.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}
+            open.notify_one();
+            // From here on the agent ends on the other thread. It is given more time in every round, and ever more.
+            (0..(round % 100) << (round / 100)).for_each(|_| std::hint::spin_loop());
+            call.cancel();
+            let (line, log) = match call.await {
+                Ok(report) => {
+                    answered += 1;
+                    (format!("alice < a: {report}"), report.log)
+                }
+                Err(error) => {
+                    cancelled += 1;
+                    assert_eq!(error.error, CallError::Cancelled);
+                    ("alice < a: error: the call was cancelled".to_owned(), error.log)
+                }
+            };
+            assert_eq!(path(&log), ["alice > a: go", &line]);
+            round += 1;
         }
-    }
-}
-
-/// An actor that keeps what it is asked until it is told to answer.
-struct Keeper;
-
-enum Letter {
-    Ask(Incoming),
-    Answer,
-}
-
-impl From<Incoming> for Letter {
-    fn from(incoming: Incoming) -> Self {
-        Self::Ask(incoming)
-    }
-}
-
-impl Actor for Keeper {
-    type Msg = Letter;
-    type State = (mpsc::UnboundedSender<&'static str>, Vec<Incoming>);
-    type Arguments = mpsc::UnboundedSender<&'static str>;
-
-    async fn pre_start(&self, _: ActorRef<Letter>, sender: Self::Arguments) -> Result<Self::State, ActorProcessingErr> {
-        Ok((sender, Vec::new()))
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<Letter>,
-        letter: Letter,
-        state: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        match letter {
-            Letter::Ask(incoming) => {
-                state.1.push(incoming);
-                state.0.send("asked")?;
-            }
-            Letter::Answer => {
-                let incoming = state.1.pop().expect("it was asked");
-                incoming.reply.cancelled().await;
-                incoming.reply.send(Ok::<_, CallError>("too late"));
-                state.0.send("answered")?;
-            }
-        }
-        Ok(())
-    }
+        println!("{answered} answered, {cancelled} cancelled");
+    });
 }
 
 #[tokio::test]
 async fn fault_48_an_answer_after_the_cancellation_is_dropped_and_observers_are_told() {
-    let (sender, mut keeper) = mpsc::unbounded_channel();
-    let (actor, stopped) = Keeper::spawn(None, Keeper, sender).await.unwrap();
-    let runtime = Runtime::builder().actor("keeper", "", actor.clone()).build().unwrap();
+    let (actor, mut said) = silent().await;
+    let runtime = Runtime::builder().actor("silent", "", actor.clone()).build().unwrap();
     let mut events = runtime.events(10);
-    let running = tokio::spawn(runtime.user("alice").forward("keeper", "go"));
-    assert_eq!(keeper.recv().await, Some("asked"));
+    let running = tokio::spawn(runtime.user("alice").forward("silent", "go"));
+    assert_eq!(said.recv().await, Some("asked"));
     running.abort();
     actor.cast(Letter::Answer).unwrap();
-    assert_eq!(keeper.recv().await, Some("answered"));
+    assert_eq!(said.recv().await, Some("answered"));
     let kinds: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
     assert!(
         matches!(&kinds[1], EventKind::Return { answer } if answer.result == Err(CallError::Cancelled)),
         "{kinds:?}"
     );
-    assert!(matches!(&kinds[2], EventKind::LateReturn { sender } if &**sender == "keeper"), "{kinds:?}");
+    assert!(matches!(&kinds[2], EventKind::LateReturn { sender } if &**sender == "silent"), "{kinds:?}");
     assert_eq!(kinds.len(), 3);
-    actor.stop(None);
-    stopped.await.unwrap();
 }
 
 #[tokio::test]
-async fn fault_49_what_a_tool_leaves_running_is_cancelled_when_the_tool_ends() {
-    struct Leaver(mpsc::UnboundedSender<Result<String, CallError>>);
-    impl agentouto::Tool for Leaver {
-        fn spec(&self) -> agentouto::ToolSpec {
-            agentouto::ToolSpec { name: "leave".into(), description: "".into(), parameters: json!({"type": "object"}) }
-        }
-        fn call(
-            &self,
-            _: agentouto::Arguments,
-            context: agentouto::ToolContext,
-        ) -> BoxFuture<'_, Result<agentouto::Content, agentouto::ToolError>> {
-            let sender = self.0.clone();
-            Box::pin(async move {
-                tokio::spawn(async move {
-                    let answer = context.caller.call_agent("b", "x").await;
-                    let _ = sender.send(answer.map(|content| content.to_string()));
-                });
-                Ok("left".into())
-            })
-        }
+async fn fault_48_an_answer_of_an_agent_after_the_cancellation_is_dropped_and_observers_are_told() {
+    let call: Arc<Mutex<Option<BoxFuture<'static, _>>>> = Arc::default();
+    let held = Arc::clone(&call);
+    // The caller drops the call at the very moment at which the model answers.
+    let model = Scripted::computed(move |_: &Request| {
+        drop(held.lock().unwrap().take());
+        Reply::text("too late")
+    });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let mut events = runtime.events(10);
+    {
+        let mut calling = runtime.user("alice").caller().call_agent("a", "go");
+        assert!(poll!(&mut calling).is_pending());
+        *call.lock().unwrap() = Some(calling);
     }
+    runtime.idle().await;
+    let kinds: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
+    let [.., EventKind::LateReturn { sender }, EventKind::Return { answer }] = &kinds[..] else { panic!("{kinds:?}") };
+    assert_eq!((&**sender, &answer.result), ("a", &Err(CallError::Cancelled)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_49_what_a_tool_leaves_running_is_cancelled_when_the_tool_ends_and_not_only_when_the_run_does() {
+    let (gate, mut keeper) = gate();
+    let (actor, mut said) = silent().await;
+    let (sender, mut answers) = mpsc::unbounded_channel();
+    let (end_tool, end_run) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let ended = Arc::clone(&end_tool);
+    let leave = With("leave", move |context: ToolContext| {
+        let (sender, ended) = (sender.clone(), Arc::clone(&ended));
+        async move {
+            for callee in ["b", "silent"] {
+                let (sender, caller) = (sender.clone(), context.caller.clone());
+                tokio::spawn(async move { sender.send((callee, caller.call_agent(callee, "x").await)) });
+            }
+            ended.notified().await;
+            Ok("left".into())
+        }
+    });
+    let ended = Arc::clone(&end_run);
+    let wait = With("wait", move |_| {
+        let ended = Arc::clone(&ended);
+        async move {
+            ended.notified().await;
+            Ok("waited".into())
+        }
+    });
     let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
-        ("a", 0) => Reply::tool("leave", json!({})).into(),
-        ("a", _) => Reply::text("done").into(),
+        ("a", 0) => Reply::tool("leave", json!({})),
+        ("a", 1) => Reply::tool("wait", json!({})),
+        ("a", _) => Reply::text("done"),
+        _ => Reply::tool("gate", json!({})),
+    });
+    let runtime = team(model, ["a", "b"]).actor("silent", "", actor).tool(leave).tool(wait).tool(gate).build().unwrap();
+    let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
+    assert_eq!((keeper.next().await, said.recv().await), ("started", Some("asked")));
+    end_tool.notify_one();
+    // The clock is paused: what is not cancelled would never be heard of.
+    let mut left = Vec::new();
+    for _ in 0..2 {
+        left.push(timeout(Duration::from_secs(60), answers.recv()).await.expect("it is cancelled").unwrap());
+    }
+    left.sort_by_key(|(callee, _)| *callee);
+    assert_eq!(left, [("b", Err(CallError::Cancelled)), ("silent", Err(CallError::Cancelled))]);
+    assert_eq!((keeper.next().await, runtime.invocations()), ("dropped", 1), "the run goes on");
+    end_run.notify_one();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((&*report.output, odd_in_log(&report.log), report.log.messages().count()), ("done", vec![], 6));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_54_a_shutdown_ends_twenty_thousand_calls_of_agents_and_an_actor() {
+    let (actor, mut said) = silent().await;
+    let model = Scripted::computed(move |request: &Request| match &*request.agent.name {
+        "wide" => (0..10_000)
+            .fold(Reply::default(), |reply, _| reply.and_call_agent("leaf", "x").and_call_agent("silent", "x"))
+            .into(),
         _ => ScriptedReply::from(Reply::text("never")).after(Duration::from_secs(3_600)),
     });
-    let (sender, mut answers) = mpsc::unbounded_channel();
-    let runtime = team(model, ["a", "b"]).tool(Leaver(sender)).build().unwrap();
-    assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
-    assert_eq!(answers.recv().await, Some(Err(CallError::Cancelled)));
-    runtime.idle().await;
+    let runtime = team(model, ["wide", "leaf"]).actor("silent", "", actor).build().unwrap();
+    let mut events = runtime.events(1_000_000);
+    let running = tokio::spawn(runtime.user("alice").forward("wide", "go"));
+    for _ in 0..10_000 {
+        assert_eq!(said.recv().await, Some("asked"));
+    }
+    runtime.shutdown().await;
+    assert_eq!(runtime.invocations(), 0);
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    assert_eq!((odd_in_events(&seen), events.lost()), (vec![], 0));
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!((error.error, error.log.messages().count()), (CallError::Cancelled, 2 * 20_001));
+}
+
+/// Calls of an actor that does not answer.
+mod a_call_of_an_actor_that_never_answers {
+    use super::*;
+
+    /// A call that the actor has got, and the events of its runtime.
+    async fn parked() -> (Runtime, JoinHandle<Result<Report, RunError>>, Arc<Notify>, Events) {
+        let (actor, mut said) = silent().await;
+        let runtime = Runtime::builder().actor("silent", "", actor).build().unwrap();
+        let events = runtime.events(10);
+        let cancel = Arc::new(Notify::new());
+        let cancelled = Arc::clone(&cancel);
+        let mut call = runtime.user("alice").forward("silent", "go");
+        let calling = tokio::spawn(async move {
+            tokio::select! {
+                ended = &mut call => return ended,
+                () = cancelled.notified() => call.cancel(),
+            }
+            call.await
+        });
+        assert_eq!(said.recv().await, Some("asked"));
+        (runtime, calling, cancel, events)
+    }
+
+    const LINES: [&str; 2] = ["alice > silent: go", "alice < silent: error: the call was cancelled"];
+
+    fn check(ended: Result<Report, RunError>) {
+        let error = ended.unwrap_err();
+        assert_eq!((&error.error, path(&error.log)), (&CallError::Cancelled, LINES.map(str::to_owned).to_vec()));
+    }
+
+    fn check_events(mut events: Events) {
+        let kinds: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
+        let [EventKind::Forward { .. }, EventKind::Return { answer }] = &kinds[..] else { panic!("{kinds:?}") };
+        assert_eq!(answer.result, Err(CallError::Cancelled));
+    }
+
+    // The clock is paused: a call that hangs is late at once.
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_when_it_is_cancelled() {
+        let (_runtime, calling, cancel, events) = parked().await;
+        cancel.notify_one();
+        check(timeout(Duration::from_secs(60), calling).await.expect("it ends").unwrap());
+        check_events(events);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_when_it_is_dropped() {
+        let (runtime, calling, _, events) = parked().await;
+        calling.abort();
+        timeout(Duration::from_secs(60), runtime.idle()).await.expect("it ends");
+        check_events(events);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_when_the_runtime_is_shut_down() {
+        let (runtime, calling, _, events) = parked().await;
+        timeout(Duration::from_secs(60), runtime.shutdown()).await.expect("it ends");
+        check(timeout(Duration::from_secs(60), calling).await.expect("it ends").unwrap());
+        check_events(events);
+    }
+}
+
+/// A call that is cancelled in each phase is over, with one outcome for each Forward, and nothing begins any more.
+mod fault_46_a_call_is_cancelled {
+    use super::*;
+
+    /// Cancels a call of `a` in the phase that `reached` waits for. The clock is paused, so that all has come to rest.
+    async fn check(runtime: Runtime, reached: impl Future, forwards: &[&str]) {
+        let mut events = runtime.events(1_000);
+        let mut call = runtime.user("alice").forward("a", "go");
+        tokio::select! {
+            biased;
+            _ = &mut call => panic!("it cannot have ended"),
+            _ = reached => {}
+        }
+        while events.try_next().is_some() {}
+        call.cancel();
+        let error = timeout(Duration::from_secs(60), call).await.expect("it ends").unwrap_err();
+        assert_eq!((error.error, runtime.invocations()), (CallError::Cancelled, 0));
+        assert_eq!(odd_in_log(&error.log), []);
+        let lines = path(&error.log);
+        assert_eq!(lines.iter().filter(|line| line.contains(" > ")).collect::<Vec<_>>(), forwards);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let later: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
+        let is_end = |kind: &EventKind| matches!(kind, EventKind::Return { .. } | EventKind::ModelAborted { .. });
+        assert!(later.iter().all(is_end), "{later:?}");
+    }
+
+    /// An agent `a` whose model does this first.
+    fn doing(reply: Reply) -> RuntimeBuilder {
+        let model =
+            Scripted::computed(move |request: &Request| match (&*request.agent.name, request.context.turns()) {
+                ("a", 0) => reply.clone(),
+                ("a", _) => Reply::text("done"),
+                _ => Reply::tool("gate", json!({})),
+            });
+        team(model, ["a", "b"])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_its_agent_begins() {
+        // Polled once, the call is sent; its agent, on the same thread, had no turn.
+        check(doing(Reply::text("done")).build().unwrap(), async {}, &["alice > a: go"]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_model_replies() {
+        let (sender, mut asked) = mpsc::unbounded_channel();
+        let model = Scripted::computed(move |_: &Request| {
+            sender.send(()).unwrap();
+            ScriptedReply::from(Reply::call_agent("a", "again")).after(Duration::from_secs(60))
+        });
+        check(team(model, ["a"]).build().unwrap(), asked.recv(), &["alice > a: go"]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_tool_runs() {
+        let (gate, mut keeper) = gate();
+        let runtime = doing(Reply::tool("gate", json!({}))).tool(gate).build().unwrap();
+        check(runtime, keeper.next(), &["alice > a: go"]).await;
+        assert_eq!(keeper.next().await, "dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_tool_pauses_before_it_runs_again() {
+        let (sender, mut runs) = mpsc::unbounded_channel();
+        let net = With("net", move |_| {
+            sender.send(()).unwrap();
+            async { Err(ToolError::network("connection reset")) }
+        });
+        let runtime = doing(Reply::tool("net", json!({}))).tool(net).build().unwrap();
+        check(runtime, runs.recv(), &["alice > a: go"]).await;
+        assert!(runs.try_recv().is_err(), "it was not run again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_function_blocks() {
+        let (sender, mut started) = mpsc::unbounded_channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = Mutex::new(ended);
+        let block = tool::blocking("block", "", move |_: NoArguments| {
+            sender.send(()).unwrap();
+            // Ends with the test.
+            let _ = ended.lock().unwrap().recv();
+        });
+        let runtime = doing(Reply::tool("block", json!({}))).tool(block).build().unwrap();
+        check(runtime, started.recv(), &["alice > a: go"]).await;
+        drop(end);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_an_agent_is_waited_for() {
+        let (gate, mut keeper) = gate();
+        let runtime = doing(Reply::call_agent("b", "x")).tool(gate).build().unwrap();
+        check(runtime, keeper.next(), &["alice > a: go", "a > b: x"]).await;
+        assert_eq!(keeper.next().await, "dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_an_actor_is_asked() {
+        let (actor, mut said) = silent().await;
+        let runtime = doing(Reply::call_agent("silent", "x")).actor("silent", "", actor).build().unwrap();
+        check(runtime, said.recv(), &["alice > a: go", "a > silent: x"]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_person_is_asked() {
+        let (sender, mut asked) = mpsc::unbounded_channel();
+        let person = move |_: Arc<agentouto::Forward>| {
+            sender.send(()).unwrap();
+            std::future::pending::<Result<&str, CallError>>()
+        };
+        let runtime = doing(Reply::call_agent("bob", "?")).user("bob", "", person).build().unwrap();
+        check(runtime, asked.recv(), &["alice > a: go", "a > bob: ?"]).await;
+    }
 }
 
 #[tokio::test]
@@ -350,7 +562,7 @@ async fn a_child_process_does_not_outlive_the_call() {
 async fn a_blocking_function_leaves_the_async_threads_free() {
     let (start, started) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
-    let ended = std::sync::Mutex::new(ended);
+    let ended = Mutex::new(ended);
     let block = tool::blocking("block", "", move |_: NoArguments| {
         let _ = start.send(());
         ended.lock().map_err(|error| error.to_string())?.recv().map_err(|error| error.to_string())?;
@@ -411,7 +623,7 @@ async fn calls_of_persons_are_counted_and_waited_for() {
     assert_eq!(runtime.invocations(), 1);
     {
         let mut idle = std::pin::pin!(runtime.idle());
-        assert!(futures_util::poll!(&mut idle).is_pending());
+        assert!(poll!(&mut idle).is_pending());
         door.notify_one();
         idle.await;
     }

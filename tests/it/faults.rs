@@ -12,7 +12,8 @@ use agentouto::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::team::{path, team};
+use crate::gate::Gate;
+use crate::team::{odd_in_log, on_threads, path, team};
 
 /// A reply with one tool call, as it came over the wire.
 fn raw(id: &str, name: &str, arguments: &str) -> Reply {
@@ -309,6 +310,99 @@ async fn fault_43_a_panic_while_something_is_dropped_is_contained_too() {
     assert_eq!(&*runtime.run("b", "are you there?").await.unwrap().output, "alive");
 }
 
+#[tokio::test]
+async fn fault_43_a_panic_in_the_drop_of_one_tool_leaves_nothing_beside_it_alive_or_without_its_outcome() {
+    struct Grenade;
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "a panic in a drop");
+        }
+    }
+    for order in [["call", "gate", "grenade"], ["grenade", "call", "gate"], ["gate", "grenade", "call"]] {
+        let (sender, mut said) = mpsc::unbounded_channel();
+        let begun = sender.clone();
+        let grenade = tool::function("grenade", "", move |_: NoArguments| {
+            let begun = begun.clone();
+            async move {
+                let _grenade = Grenade;
+                begun.send("started").unwrap();
+                std::future::pending::<()>().await;
+            }
+        });
+        let gate = Gate::new(move |signal| {
+            // A test that is over no longer hears.
+            let _ = sender.send(signal);
+        });
+        let model = Scripted::computed(move |request: &Request| match &*request.agent.name {
+            "a" => order.iter().fold(Reply::default(), |reply, action| match *action {
+                "call" => reply.and_call_agent("b", "x"),
+                tool => reply.and_tool(tool, json!({})),
+            }),
+            _ => Reply::tool("gate", json!({})),
+        });
+        let runtime = team(model, ["a", "b"]).tool(grenade).tool(gate).build().unwrap();
+        let mut call = runtime.user("alice").forward("a", "go");
+        tokio::select! {
+            _ = &mut call => panic!("it cannot have ended"),
+            () = async { for _ in 0..3 { assert_eq!(said.recv().await, Some("started")) } } => {}
+        }
+        call.cancel();
+        let error = call.await.unwrap_err();
+        assert_eq!((error.error, odd_in_log(&error.log)), (CallError::Cancelled, vec![]), "{order:?}");
+        let dropped: Vec<_> = std::iter::from_fn(|| said.try_recv().ok()).collect();
+        assert_eq!(dropped, ["dropped", "dropped"], "the tool of `a` and the tool of `b`, {order:?}");
+        assert_eq!(runtime.invocations(), 0);
+    }
+}
+
+#[tokio::test]
+async fn fault_43_a_panic_whose_payload_panics_when_it_is_dropped_is_an_error_as_any_other() {
+    struct Payload;
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            panic!("a panic in the drop of a payload");
+        }
+    }
+    fn explode() {
+        std::panic::panic_any(Payload);
+    }
+    let reply = Reply::tool("here", json!({})).and_tool("there", json!({})).and_tool("echo", json!({"n": 1}));
+    let read = read_after(reply, |builder| {
+        builder
+            .tool(tool::function("here", "", |_: NoArguments| async { explode() }))
+            .tool(tool::blocking("there", "", |_: NoArguments| explode()))
+            .tool(echo())
+    })
+    .await;
+    assert_eq!(
+        read,
+        [
+            "call_0: Error: [here] panicked: a value that is not text",
+            "call_1: Error: [there] panicked: a value that is not text",
+            r#"call_2: {"n":1}"#,
+        ]
+    );
+
+    let model = Scripted::computed(|_: &Request| {
+        explode();
+        Reply::text("never")
+    });
+    let person = |_: Arc<agentouto::Forward>| async {
+        explode();
+        Ok("never")
+    };
+    let runtime = team(model, ["a"]).user("bob", "", person).build().unwrap();
+    for callee in ["a", "bob"] {
+        let error = runtime.run(callee, "go").await.unwrap_err();
+        assert_eq!(
+            error.error,
+            CallError::Panicked { name: callee.into(), message: "a value that is not text".into() }
+        );
+        assert_eq!(path(&error.log).len(), 2);
+    }
+    runtime.idle().await;
+}
+
 #[test]
 fn fault_44_panic_abort_is_refused_when_the_crate_is_compiled() {
     let compile = |strategy: &str| {
@@ -379,6 +473,36 @@ async fn fault_55_a_provider_that_blocks_an_async_thread_is_reported() {
     assert_eq!(blocked.len(), 1);
     assert_eq!(&*blocked[0].0, "provider `slow`");
     assert!(blocked[0].1 >= Duration::from_millis(150));
+}
+
+#[test]
+fn fault_56_where_no_more_files_can_be_opened_a_tool_fails_and_the_runtime_goes_on() {
+    const NAME: &str = "faults::fault_56_where_no_more_files_can_be_opened_a_tool_fails_and_the_runtime_goes_on";
+    if std::env::var_os("AGENTOUTO_FEW_FILES").is_none() {
+        // The limit is that of a process: this test again, in one of its own.
+        let status = std::process::Command::new("sh")
+            .args(["-c", r#"ulimit -n 64 && exec "$0" --exact "$1""#])
+            .arg(std::env::current_exe().unwrap())
+            .arg(NAME)
+            .env("AGENTOUTO_FEW_FILES", "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    on_threads(2, async {
+        let all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        assert!(!all.is_empty());
+        let open = |_: NoArguments| std::fs::File::open("/dev/null").map(drop);
+        let reply = Reply::tool("open", json!({})).and_tool("block", json!({}));
+        let read = read_after(reply, |builder| {
+            builder
+                .tool(tool::function("open", "", move |no| std::future::ready(open(no))))
+                .tool(tool::blocking("block", "", open))
+        })
+        .await;
+        assert!(read[0].starts_with("call_0: Error: [open] Too many open files"), "{read:?}");
+        assert!(read[1].starts_with("call_1: Error: [block] Too many open files"), "{read:?}");
+    });
 }
 
 #[tokio::test]

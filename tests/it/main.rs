@@ -2,6 +2,7 @@
 
 mod answers;
 mod anthropic;
+mod blocking;
 mod cached;
 mod cancellation;
 mod cassettes;
@@ -14,11 +15,13 @@ mod multiplexing;
 mod observers;
 mod openai;
 mod openai_responses;
+mod outcomes;
 mod peers;
 mod prompt_tools;
 mod retry;
 mod scenarios;
 mod server;
+mod silent;
 mod team;
 mod tidy;
 mod tools;

@@ -1,15 +1,23 @@
 //! What can be observed of a run, and that observing never gets in its way.
 
-use std::sync::{Arc, Mutex};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    CallTree, Delta, Event, EventKind, ProviderError, ProviderErrorKind, Reply, Request, Runtime, StopReason, Usage,
+    Agent, Call, CallError, CallTree, Delta, Event, EventKind, Events, ProviderError, ProviderErrorKind, Reply,
+    Request, Runtime, StopReason, Usage,
 };
+use futures_util::poll;
 use serde_json::json;
+use tokio::time::timeout;
 
-use crate::team::{path, team};
+use crate::gate::gate;
+use crate::team::{odd_in_events, on_threads, path, team};
 
 fn searching() -> Runtime {
     let model = Scripted::new()
@@ -136,6 +144,153 @@ async fn streams_of_all_events_end_with_the_runtime() {
         seen += 1;
     }
     assert_eq!(seen, 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_all_events_end_when_a_tool_shuts_down_its_own_runtime() {
+    let handle: Arc<OnceLock<Runtime>> = Arc::default();
+    let inside = Arc::clone(&handle);
+    let stop = tool::function("stop", "", move |_: NoArguments| {
+        let runtime = inside.get().unwrap().clone();
+        async move { runtime.shutdown().await }
+    });
+    let model = Scripted::new().replies("a", [Reply::tool("stop", json!({}))]);
+    let runtime = team(model, ["a"]).tool(stop).build().unwrap();
+    handle.set(runtime.clone()).unwrap();
+    let mut events = runtime.events(100);
+    assert_eq!(runtime.run("a", "go").await.unwrap_err().error, CallError::Cancelled);
+    let all = timeout(Duration::from_secs(60), to_the_end(&mut events)).await.expect("the stream ends");
+    assert_eq!(odd_in_events(&all), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_all_events_end_though_the_shutdown_is_dropped_and_later_ones_are_over_at_once() {
+    let (gate, mut keeper) = gate();
+    let model = Scripted::new().replies("a", [Reply::tool("gate", json!({}))]);
+    let runtime = team(model, ["a"]).tool(gate).build().unwrap();
+    let mut events = runtime.events(100);
+    let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
+    assert_eq!(keeper.next().await, "started");
+    {
+        let mut shutdown = std::pin::pin!(runtime.shutdown());
+        assert!(poll!(&mut shutdown).is_pending());
+    }
+    let all = timeout(Duration::from_secs(60), to_the_end(&mut events)).await.expect("the stream ends");
+    assert_eq!(odd_in_events(&all), []);
+    assert_eq!(running.await.unwrap().unwrap_err().error, CallError::Cancelled);
+    let late = timeout(Duration::from_secs(60), to_the_end(&mut runtime.events(100))).await;
+    assert_eq!(late, Ok(vec![]));
+}
+
+async fn to_the_end(events: &mut Events) -> Vec<Event> {
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_stream_may_have_any_capacity() {
+    let runtime = searching();
+    let (mut none, mut all) = (runtime.events(0), runtime.events(usize::MAX));
+    runtime.run("a", "go").await.unwrap();
+    assert_eq!(std::iter::from_fn(|| all.try_next()).count(), 16);
+    assert_eq!((std::iter::from_fn(|| none.try_next()).count(), none.lost()), (1, 15), "0 is taken for 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_polled_before_its_events_were_asked_for_is_not_said_to_be_over() {
+    let late = ScriptedReply::from(Reply::text("done")).after(Duration::from_secs(1));
+    let runtime = team(Scripted::new().replies("a", [late]), ["a"]).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    assert!(timeout(Duration::from_millis(10), &mut call).await.is_err());
+    let mut seen = Vec::new();
+    while let Some(event) = call.next_event().await {
+        seen.push(word(&event));
+    }
+    assert_eq!(seen, ["reply", "return"]);
+    assert_eq!(&*call.await.unwrap().output, "done");
+}
+
+/// What the waker of a reader does to a runtime.
+#[derive(Clone)]
+struct Meddler {
+    runtime: Runtime,
+    streams: Arc<Mutex<Vec<Events>>>,
+    call: Arc<Mutex<Call>>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Meddler {
+    fn meddle(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        drop(self.runtime.events(10));
+        let stream = self.streams.lock().unwrap().pop();
+        drop(stream);
+        self.runtime.leave("x");
+        let _ = self.runtime.join(Agent::new("x", "Another."));
+        self.runtime.leave_tool("t");
+        let _ = self.runtime.join_tool(tool::function("t", "", |_: NoArguments| async {}));
+        self.call.lock().unwrap().cancel();
+        assert!(self.runtime.invocations() < 1_000);
+    }
+
+    /// Awaits a future with a waker that meddles.
+    async fn awaits<F: Future>(&self, future: F) -> F::Output {
+        struct Meddling(Meddler, Waker);
+        impl Wake for Meddling {
+            fn wake(self: Arc<Self>) {
+                self.0.meddle();
+                self.1.wake_by_ref();
+            }
+        }
+        let mut future = std::pin::pin!(future);
+        poll_fn(|context| {
+            let waker = Waker::from(Arc::new(Meddling(self.clone(), context.waker().clone())));
+            future.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+        .await
+    }
+}
+
+#[test]
+fn a_waker_may_begin_and_drop_streams_change_the_team_and_cancel_calls() {
+    on_threads(2, async {
+        let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => (0..10).fold(Reply::default(), |reply, _| reply.and_call_agent("b", "x")),
+            ("park", _) => Reply::tool("gate", json!({})),
+            _ => Reply::text("done"),
+        });
+        let (gate, mut keeper) = gate();
+        let runtime = team(model, ["a", "b", "park"]).tool(gate).build().unwrap();
+        let mut call = runtime.user("alice").forward("park", "go");
+        assert!(poll!(&mut call).is_pending());
+        assert_eq!(keeper.next().await, "started");
+        let meddler = Meddler {
+            runtime: runtime.clone(),
+            streams: Arc::new(Mutex::new((0..100).map(|_| runtime.events(10)).collect())),
+            call: Arc::new(Mutex::new(call)),
+            count: Arc::default(),
+        };
+        let mut events = runtime.events(100_000);
+        let observer = meddler.clone();
+        let observing = tokio::spawn(async move { while observer.awaits(events.next()).await.is_some() {} });
+        for _ in 0..20 {
+            assert_eq!(&*meddler.awaits(runtime.run("a", "go")).await.unwrap().output, "done");
+            let mut call = runtime.user("alice").forward("a", "go");
+            while meddler.awaits(call.next_event()).await.is_some() {}
+            assert_eq!(&*meddler.awaits(call).await.unwrap().output, "done");
+            meddler.awaits(runtime.idle()).await;
+        }
+        assert_eq!(keeper.next().await, "dropped", "the call that was parked was cancelled");
+        let running = tokio::spawn(runtime.user("alice").forward("park", "go"));
+        assert_eq!(keeper.next().await, "started");
+        meddler.awaits(runtime.shutdown()).await;
+        assert_eq!(running.await.unwrap().unwrap_err().error, CallError::Cancelled);
+        observing.await.unwrap();
+        assert!(meddler.count.load(Ordering::SeqCst) > 100);
+    });
 }
 
 #[tokio::test(start_paused = true)]

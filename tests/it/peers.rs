@@ -1,6 +1,7 @@
 //! Agents, users and actors call each other as equals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::tool::{self, NoArguments};
@@ -11,7 +12,9 @@ use agentouto::{
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
+use tokio::time::timeout;
 
+use crate::silent::silent;
 use crate::team::{With, path, team};
 
 #[tokio::test]
@@ -144,6 +147,87 @@ async fn an_actor_that_does_not_answer_is_an_error_and_never_a_hang() {
     assert_eq!(ask("drop").await, CallError::Unanswered { name: "clerk".into() });
     assert_eq!(ask("keep and stop").await, CallError::Unanswered { name: "clerk".into() });
     assert_eq!(ask("fail").await, CallError::failed("no such file"));
+}
+
+/// An actor that awaits another, which never answers, in its handler: it is free again when the user drops the call.
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_awaits_another_in_its_handler_is_free_again_when_the_call_is_dropped() {
+    let (expert, mut said) = silent().await;
+    let (clerk, _) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = Runtime::builder().actor("clerk", "", clerk).actor("expert", "", expert).build().unwrap();
+    let asking = tokio::spawn(runtime.user("alice").forward("clerk", "how much?"));
+    assert_eq!(said.recv().await, Some("asked"));
+    asking.abort();
+    let next = timeout(Duration::from_secs(60), runtime.run("clerk", "fail")).await.expect("it is free");
+    assert_eq!(next.unwrap_err().error, CallError::failed("no such file"));
+    assert_eq!(runtime.invocations(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_51_an_actor_that_drains_while_it_waits_for_a_call_ends_when_its_caller_cancels() {
+    let (expert, mut said) = silent().await;
+    let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = Runtime::builder().actor("clerk", "", clerk.clone()).actor("expert", "", expert).build().unwrap();
+    let asking = tokio::spawn(runtime.user("alice").forward("clerk", "how much?"));
+    assert_eq!(said.recv().await, Some("asked"));
+    clerk.drain().unwrap();
+    asking.abort();
+    timeout(Duration::from_secs(60), stopped).await.expect("it ends").unwrap();
+    runtime.idle().await;
+}
+
+/// An actor that serves while it waits: it spawns a task for each call that it makes.
+struct Spawning;
+
+impl Actor for Spawning {
+    type Msg = Incoming;
+    type State = u32;
+    type Arguments = u32;
+
+    async fn pre_start(&self, _: ActorRef<Incoming>, parts: u32) -> Result<u32, ActorProcessingErr> {
+        Ok(parts)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Incoming>,
+        incoming: Incoming,
+        parts: &mut u32,
+    ) -> Result<(), ActorProcessingErr> {
+        let Incoming { forward, caller, reply, .. } = incoming;
+        if &*forward.sender == "clerk" {
+            reply.send(Ok::<_, CallError>(parts.to_string()));
+            return Ok(());
+        }
+        *parts -= 1;
+        let question = format!("{parts} are left");
+        tokio::spawn(async move { reply.send(caller.call_agent("clerk", question).await) });
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_spawns_what_it_waits_for_answers_its_own_callee_meanwhile() {
+    let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("planner", 0) => Reply::call_agent("stock", "how many?"),
+        ("clerk", 0) => Reply::call_agent("stock", "is that so?"),
+        _ => Reply::text(format!("{}, really", request.context.input())),
+    });
+    let (stock, _) = Spawning::spawn(None, Spawning, 43).await.unwrap();
+    let runtime = team(model, ["planner", "clerk"]).actor("stock", "", stock).build().unwrap();
+    // The clock is paused: a cycle that waits for itself is late at once.
+    let run = timeout(Duration::from_secs(60), runtime.run("planner", "go")).await.expect("no deadlock").unwrap();
+    assert_eq!(
+        path(&run.log)[1..7],
+        [
+            "planner > stock: how many?",
+            "stock > clerk: 42 are left",
+            "clerk > stock: is that so?",
+            "clerk < stock: 42",
+            "stock < clerk: 42 are left, really",
+            "planner < stock: 42 are left, really"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -619,7 +703,6 @@ mod build {
 /// Code of a program that changes a runtime from within it.
 mod reentrance {
     use std::sync::OnceLock;
-    use std::time::Duration;
 
     use super::*;
 

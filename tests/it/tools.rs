@@ -205,3 +205,125 @@ fn progress_that_is_no_number_is_serialised_as_none_and_can_be_read_back() {
         assert_eq!(serde_json::to_string(&read).unwrap(), wire);
     }
 }
+
+/// Tools whose awaits are all ready at once, on a single thread.
+mod a_tool_that_never_has_to_wait {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Mutex, OnceLock};
+
+    use agentouto::{CallError, Caller, Runtime};
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::team::on_threads;
+
+    /// What such a tool awaits, again and again.
+    #[derive(Clone, Copy, Debug)]
+    enum Awaits {
+        /// A lock that is free.
+        Lock,
+        /// An agent that there is not.
+        Nobody,
+        /// Any agent, by the caller of a tool call that is over.
+        EndedCaller,
+    }
+
+    const ALL: [Awaits; 3] = [Awaits::Lock, Awaits::Nobody, Awaits::EndedCaller];
+
+    async fn spin_until(is_enough: &AtomicBool, awaits: Awaits, own: &Caller, ended: &Caller) {
+        let lock = tokio::sync::Mutex::new(0_u64);
+        while !is_enough.load(Ordering::SeqCst) {
+            match awaits {
+                Awaits::Lock => *lock.lock().await += 1,
+                Awaits::Nobody => {
+                    let error = own.call_agent("nobody", "x").await.unwrap_err();
+                    assert!(matches!(error, CallError::UnknownAgent { .. }), "{error}");
+                }
+                Awaits::EndedCaller => assert_eq!(ended.call_agent("a", "x").await, Err(CallError::Cancelled)),
+            }
+        }
+    }
+
+    /// A runtime whose agent `a` first uses `keep`, and then `reply`. `spin` ends when `enough` ran, and `spin_late`
+    /// after 50 ms. Says when one begins.
+    fn spinning(awaits: Awaits, reply: Reply) -> (Runtime, mpsc::UnboundedReceiver<()>) {
+        let kept: Arc<OnceLock<Caller>> = Arc::default();
+        let is_enough = Arc::new(AtomicBool::new(false));
+        let (sender, started) = mpsc::unbounded_channel();
+        let keep = {
+            let kept = Arc::clone(&kept);
+            With("keep", move |context: ToolContext| {
+                kept.set(context.caller).unwrap();
+                async { Ok("kept".into()) }
+            })
+        };
+        let spin = |name, limit| {
+            let (kept, is_enough, sender) = (Arc::clone(&kept), Arc::clone(&is_enough), sender.clone());
+            With(name, move |context: ToolContext| {
+                let (kept, is_enough, sender) = (Arc::clone(&kept), Arc::clone(&is_enough), sender.clone());
+                async move {
+                    sender.send(()).unwrap();
+                    let spinning = spin_until(&is_enough, awaits, &context.caller, kept.get().unwrap());
+                    let in_time = timeout(limit, spinning).await.is_ok();
+                    Ok(format!("in time: {in_time}").into())
+                }
+            })
+        };
+        let (spin, spin_late) =
+            (spin("spin", Duration::from_secs(3_600)), spin("spin_late", Duration::from_millis(50)));
+        let enough = tool::function("enough", "", move |_: NoArguments| {
+            is_enough.store(true, Ordering::SeqCst);
+            async {}
+        });
+        let reply = Mutex::new(Some(reply));
+        let model = Scripted::computed(move |request: &Request| match request.context.turns() {
+            0 => Reply::tool("keep", json!({})),
+            1 => reply.lock().unwrap().take().unwrap(),
+            _ => Reply::text(format!("{:?}", outputs(request))),
+        });
+        (team(model, ["a"]).tool(keep).tool(spin).tool(spin_late).tool(enough).build().unwrap(), started)
+    }
+
+    fn outputs(request: &Request) -> Vec<&str> {
+        let output = request.context.messages().filter_map(|message| match message {
+            ChatMessage::Tool { output, .. } => Some(&*output.content.text),
+            _ => None,
+        });
+        output.collect()
+    }
+
+    #[test]
+    fn can_be_cancelled() {
+        for awaits in ALL {
+            on_threads(1, async move {
+                let (runtime, mut started) = spinning(awaits, Reply::tool("spin", json!({})));
+                let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
+                started.recv().await;
+                running.abort();
+                runtime.idle().await;
+            });
+        }
+    }
+
+    #[test]
+    fn lets_the_next_one_of_the_same_reply_have_its_turn() {
+        for awaits in ALL {
+            on_threads(1, async move {
+                let reply = Reply::tool("spin", json!({})).and_tool("enough", json!({}));
+                let report = spinning(awaits, reply).0.run("a", "go").await.unwrap();
+                assert_eq!(&*report.output, r#"["kept", "in time: true", ""]"#, "{awaits:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn is_ended_by_its_own_timeout() {
+        for awaits in ALL {
+            on_threads(1, async move {
+                let report = spinning(awaits, Reply::tool("spin_late", json!({}))).0.run("a", "go").await.unwrap();
+                assert_eq!(&*report.output, r#"["kept", "in time: false"]"#, "{awaits:?}");
+            });
+        }
+    }
+}
