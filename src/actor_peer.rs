@@ -7,11 +7,12 @@ use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
 use crate::call_ids::CallIds;
-use crate::delivery::{Callee, Deliver, ScopedCaller, Stop};
+use crate::delivery::{Callee, Deliver, ScopedCaller, Stop, end_in_a_while};
 use crate::error::CallError;
 use crate::message::{Caller, Content, Forward};
 use crate::outcome::{Lease, Outcome};
-use crate::scope::{Open as _, Scope};
+use crate::panics::catch;
+use crate::scope::Scope;
 
 /// An actor that serves Forwards, with the type of its messages forgotten.
 #[derive(Clone)]
@@ -42,9 +43,15 @@ impl Callee for ActorCall {
         let ids = CallIds::under(forward.call_id);
         let caller = ScopedCaller { deliver, scope: scope.clone(), call: Arc::clone(&outcome), ids };
         let reply = ReplyPort { call: outcome, scope: scope.clone(), _below: scope.cancel_on_drop() };
-        if !(actor.send)(Incoming { forward, caller: Caller(Arc::new(caller)), reply }) {
-            let name = Arc::clone(&call.forward().receiver);
-            call.answer(Err(CallError::Unreachable { name, reason: "the actor has stopped".into() }));
+        let name = || Arc::clone(&call.forward().receiver);
+        let incoming = Incoming { forward, caller: Caller(Arc::new(caller)), reply };
+        let failed = match catch(|| (actor.send)(incoming)) {
+            Ok(true) => None,
+            Ok(false) => Some(CallError::Unreachable { name: name(), reason: "the actor has stopped".into() }),
+            Err(message) => Some(CallError::Panicked { name: name(), message }),
+        };
+        if let Some(error) = failed {
+            call.answer(Err(error));
             return None;
         }
         let stop = Stop::Forget(scope.clone());
@@ -56,7 +63,13 @@ impl Callee for ActorCall {
                 // A port that a dead actor's state still holds would never be heard of.
                 _ = actor.cell.wait(None) => {}
             }
+            let outcome = Arc::clone(call.outcome());
             drop(call);
+            // A call that the actor made and that cannot end is not waited for.
+            if !outcome.is_over() && !outcome.scope().is_cancelled() {
+                scope.cancel();
+                end_in_a_while(outcome).await;
+            }
         });
         Some(stop)
     }
@@ -91,14 +104,15 @@ pub struct ReplyPort {
 impl ReplyPort {
     /// Answers. If the caller has cancelled the call, the answer is dropped and observers are told.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
-        if self.scope.is_cancelled() {
-            self.call.close();
+        if self.call.scope().is_cancelled() {
+            self.call.withdraw();
+            self.call.end_if_alone();
         }
         self.call.answer(result.map(Into::into));
         self.call.end_if_alone();
     }
 
-    /// Waits until the call is cancelled. Work for it may end then.
+    /// Waits until the call is cancelled, or until the actor has ended. Work for it may end then.
     pub async fn cancelled(&self) {
         self.scope.cancelled().await;
     }

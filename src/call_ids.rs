@@ -35,26 +35,41 @@ impl CallIdSource {
     pub(crate) fn draw(&self) -> CallId {
         let Some(Given { source, running, .. }) = &self.0 else { return CallId::random() };
         let this = Some(thread::current().id());
-        // A source that panicked is not running any more.
-        if *lock(running) == this && !source.is_poisoned() {
+        if *lock(running) == this {
             return CallId::random();
         }
-        source.clear_poison();
         let mut draw = lock(source);
-        *lock(running) = this;
-        let id = draw();
-        *lock(running) = None;
-        id
+        let _running = Running::set(running, this);
+        draw()
     }
 
-    /// Notes that a call of that id is under way, as long as the value is there.
+    /// Notes that a call of that id is under way, as long as the value is there. Random ids need no note.
     ///
     /// # Errors
     ///
     /// When there is one already.
-    pub(crate) fn claim(self: &Arc<Self>, id: CallId) -> Result<OpenId, CallError> {
-        let is_new = self.0.as_ref().is_none_or(|given| lock(&given.open).insert(id));
-        is_new.then(|| OpenId { source: Arc::clone(self), id }).ok_or(CallError::IdInUse { call_id: id })
+    pub(crate) fn claim(self: &Arc<Self>, id: CallId) -> Result<Option<Box<OpenId>>, CallError> {
+        match &self.0 {
+            None => Ok(None),
+            Some(given) if lock(&given.open).insert(id) => Ok(Some(Box::new(OpenId { source: Arc::clone(self), id }))),
+            Some(_) => Err(CallError::IdInUse { call_id: id }),
+        }
+    }
+}
+
+/// Notes the thread on which a source runs, also when it panics.
+struct Running<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl<'a> Running<'a> {
+    fn set(running: &'a Mutex<Option<ThreadId>>, thread: Option<ThreadId>) -> Self {
+        *lock(running) = thread;
+        Self(running)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *lock(self.0) = None;
     }
 }
 

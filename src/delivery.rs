@@ -16,15 +16,15 @@ use crate::call_ids::CallIds;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallAgent, Content, Forward, Name};
-use crate::outcome::{Lease, Outcome};
-use crate::scope::Scope;
-use crate::threads::poll_call;
+use crate::outcome::{Above, Lease, Outcome};
+use crate::scope::{STALLED, Scope};
+use crate::threads::waited_for;
 use crate::tool::{Progress, ToolCallId, ToolError};
 
 /// The door through which a Forward leaves.
 pub(crate) trait Deliver: Send + Sync {
-    /// Sends a Forward at once, as a part of the call that makes it.
-    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, parent: Option<Lease>) -> Delivery;
+    /// Sends a Forward at once.
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, above: Option<Above>) -> Delivery;
 }
 
 /// A callee that has not begun.
@@ -68,7 +68,7 @@ impl Future for Delivery {
                 if let Some((lease, callee)) = waiting.take() {
                     *stop = callee.begin(lease);
                 }
-                poll_call(|| call.poll_result(context))
+                call.poll_result(context)
             }
         }
     }
@@ -109,6 +109,19 @@ impl Stop {
     }
 }
 
+/// A call whose caller yields even if it is refused at once.
+pub(crate) async fn cooperative<T>(calling: impl Future<Output = T>) -> T {
+    let result = calling.await;
+    coop::consume_budget().await;
+    result
+}
+
+/// Ends a call that has its result a while later, if what it left running does not end.
+pub(crate) async fn end_in_a_while(call: Arc<Outcome>) {
+    tokio::time::sleep(STALLED).await;
+    call.end();
+}
+
 /// Says that there is no tokio runtime here, without which nothing can begin.
 pub(crate) fn check_tokio(callee: &Name) -> Result<(), CallError> {
     let reason = || "a call must be polled within a tokio runtime".into();
@@ -130,16 +143,15 @@ impl CallAgent for ScopedCaller {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
         let (deliver, call, scope) = (Arc::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
-        Box::pin(async move {
-            // One that is refused at once must not keep its caller from yielding.
-            coop::consume_budget().await;
+        let calling = async move {
             check_tokio(&forward.receiver)?;
             // Nothing is sent for a call that is over.
             let parent = call.lease().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
-            deliver.deliver(forward, &below, Some(parent)).await
-        })
+            deliver.deliver(forward, &below, Some(parent.into())).await
+        };
+        Box::pin(cooperative(waited_for(calling)))
     }
 
     fn progress(&self, id: &ToolCallId, progress: Progress) {

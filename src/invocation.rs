@@ -16,12 +16,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::context::Context;
-use crate::delivery::{Callee, Deliver, Delivery, Stop};
+use crate::delivery::{Callee, Deliver, Delivery, Stop, end_in_a_while};
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
 use crate::message::{Answerer, CallId, Content, Forward, Name};
 use crate::outcome::{Lease, Outcome};
-use crate::panics::contain;
+use crate::panics::{contain, drop_contained};
 use crate::prompt::Prompt;
 use crate::provider::{Growth, Reply, Request};
 use crate::snapshot::{AgentEntry, Snapshot};
@@ -94,7 +94,7 @@ impl Actor for Invocation {
                 let name = || Arc::clone(&call.forward().receiver);
                 call.answer(result.unwrap_or_else(|message| Err(CallError::Panicked { name: name(), message })));
                 if call.has_leftovers() {
-                    tokio::spawn(end_when_stalled(Arc::clone(call.outcome())));
+                    tokio::spawn(end_in_a_while(Arc::clone(call.outcome())));
                 }
             }
         }
@@ -102,18 +102,15 @@ impl Actor for Invocation {
     }
 }
 
-/// Ends a call that has its result, if what its tools left running does not end.
-async fn end_when_stalled(call: Arc<Outcome>) {
-    call.scope().tracker().stalled(|| call.is_over()).await;
-    call.end();
-}
-
 async fn serve(call: Lease, mind: Mind) -> Result<Content, CallError> {
     let span = InvocationSpan::new(call.forward(), call.scope());
     let result = match mind {
         Mind::Model(doors) => {
             let mut life = Life::new(&call, doors);
-            life.live().instrument(span.span()).await
+            let result = life.live().instrument(span.span()).await;
+            // With it goes the last of the peers and tools that have left meanwhile.
+            drop_contained(life);
+            result
         }
         Mind::Person(answerer) => answerer.answer(Arc::clone(call.forward())).instrument(span.span()).await,
     };
@@ -152,7 +149,7 @@ impl<'a> Life<'a> {
             let Snapshot { roster, tools } = &*self.doors.snapshot;
             match turn::next(&mut self.request.context, reply, tools, roster) {
                 Step::Finish(answer) => return Ok(answer),
-                Step::Act(actions) => self.act(actions).await,
+                Step::Act(actions) => self.act(actions).await?,
             }
         }
     }
@@ -182,7 +179,11 @@ impl<'a> Life<'a> {
     }
 
     /// Carries out all actions of a turn at once, and records what came of them in order.
-    async fn act(&mut self, actions: Vec<Action>) {
+    async fn act(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
+        // The model may have answered in the poll in which the call was cancelled.
+        if self.call.scope().is_cancelled() || self.call.is_over() {
+            return Err(CallError::Cancelled);
+        }
         let calls = self.request.context.last_tool_calls();
         let acting = calls.iter().zip(actions).zip(self.calls..).map(|((call, action), nth)| {
             let id = self.call.forward().call_id.child(nth);
@@ -197,12 +198,13 @@ impl<'a> Life<'a> {
         let outputs = all(acting).await;
         self.calls += outputs.len() as u64;
         self.request.context.answer(outputs);
+        Ok(())
     }
 
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(self.call.clone()))
+        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(self.call.clone().into()))
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {

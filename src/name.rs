@@ -17,6 +17,7 @@ pub(crate) const USER: &str = "user";
 pub(crate) const CALL_AGENT: &str = "call_agent";
 /// The tool by which an agent ends its call.
 pub(crate) const FINISH: &str = "finish";
+const INVISIBLE: &str = "a name must not have characters that are invisible or turn text around";
 /// The longest name, in characters.
 const LONGEST: usize = 64;
 
@@ -27,8 +28,11 @@ pub(crate) fn flaw(name: &str, reserved: &[&str]) -> Option<&'static str> {
         _ if is_reserved(name, reserved) => "the name is reserved",
         _ if name.chars().nth(LONGEST).is_some() => "a name may have at most 64 characters",
         _ if name.chars().any(char::is_control) => "a name must not have control characters",
-        _ if name.trim() != name => "a name must not begin or end with white space",
-        _ if has_invisible(name) => "a name must not have characters that are invisible or turn text around",
+        _ if visible(name).next().is_none() => INVISIBLE,
+        _ if [visible(name).next(), visible(name).last()].into_iter().flatten().any(char::is_whitespace) => {
+            "a name must not begin or end with white space"
+        }
+        _ if has_invisible(name) => INVISIBLE,
         _ => return None,
     })
 }
@@ -63,7 +67,7 @@ const BLANK: [char; 8] =
     ['\u{34f}', '\u{115f}', '\u{1160}', '\u{17b4}', '\u{17b5}', '\u{2800}', '\u{3164}', '\u{ffa0}'];
 
 fn is_variation(c: char) -> bool {
-    matches!(c, '\u{180b}'..='\u{180d}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+    matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 fn visible(name: &str) -> impl Iterator<Item = char> {
@@ -73,14 +77,21 @@ fn visible(name: &str) -> impl Iterator<Item = char> {
 /// Whether there is something to mislead a reader: format characters, line separators, letters that are blank. A
 /// zero-width joiner is fit between two symbols, as emoji have it, and a variation selector behind any character.
 fn has_invisible(name: &str) -> bool {
-    use GeneralCategory::{Format, LineSeparator, ParagraphSeparator};
-    let is_symbol = |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !c.is_alphanumeric() && !c.is_whitespace());
+    use GeneralCategory::{Format, LineSeparator, ModifierSymbol, OtherSymbol, ParagraphSeparator, Unassigned};
+    let is_symbol =
+        |c: Option<char>| c.is_some_and(|c| matches!(get_general_category(c), OtherSymbol | ModifierSymbol));
     let mut before = None;
+    if name.starts_with(is_variation) {
+        return true;
+    }
     let mut rest = name.chars().filter(|c| !is_variation(*c)).peekable();
     while let Some(c) = rest.next() {
         let is_invisible = match c {
             JOINER => !is_symbol(before) || !is_symbol(rest.peek().copied()),
-            c => BLANK.contains(&c) || matches!(get_general_category(c), Format | LineSeparator | ParagraphSeparator),
+            c => {
+                let category = get_general_category(c);
+                BLANK.contains(&c) || matches!(category, Format | LineSeparator | ParagraphSeparator | Unassigned)
+            }
         };
         if is_invisible {
             return true;

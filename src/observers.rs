@@ -11,6 +11,7 @@ use slab::Slab;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
+use crate::panics::catch_and_log;
 use crate::trace::{Entry, Log};
 
 /// The observers of a whole runtime, and the count of its events.
@@ -134,9 +135,12 @@ struct Sink {
 
 impl Sink {
     fn observe(&self, event: &Event) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        // To send is to wake the reader, which is foreign code.
+        catch_and_log("in a waker", || {
+            if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 }
 

@@ -11,9 +11,11 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
+use crate::call_ids::OpenId;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{Content, Forward};
+use crate::panics::catch_and_log;
 use crate::scope::{Open, Scope};
 
 /// A Forward that was sent, and what came of it.
@@ -26,10 +28,24 @@ pub(crate) struct Outcome {
     result: OnceLock<Result<Content, CallError>>,
     phase: AtomicU8,
     caller: AtomicWaker,
-    /// The call that made this one, of which this one is a part until it is over.
-    parent: Mutex<Option<Arc<Outcome>>>,
+    above: Mutex<Option<Above>>,
     /// The place among those that are alive.
     place: OnceLock<usize>,
+}
+
+/// What a call holds until it is over.
+pub(crate) enum Above {
+    /// The call that made it, of which it is a part.
+    Call(Arc<Outcome>),
+    /// Its id, where a source gave it.
+    Id(#[expect(dead_code, reason = "it is free when it is dropped")] Box<OpenId>),
+}
+
+impl From<Lease> for Above {
+    fn from(lease: Lease) -> Self {
+        lease.leases.fetch_add(1, Ordering::Relaxed);
+        Self::Call(Arc::clone(&lease.0))
+    }
 }
 
 /// The Forward is not sent, and perhaps never will be.
@@ -40,12 +56,8 @@ const ENDING: u8 = 2;
 const OVER: u8 = 3;
 
 impl Outcome {
-    /// A Forward that is about to be sent, for a call that it is a part of. It is over when the last lease is dropped.
-    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, parent: Option<Lease>) -> Lease {
-        let parent = parent.map(|lease| {
-            lease.leases.fetch_add(1, Ordering::Relaxed);
-            Arc::clone(&lease.0)
-        });
+    /// A Forward that is about to be sent. It is over when the last lease is dropped.
+    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, above: Option<Above>) -> Lease {
         let outcome = Arc::new(Self {
             forward,
             scope,
@@ -53,7 +65,7 @@ impl Outcome {
             result: OnceLock::new(),
             phase: AtomicU8::new(UNSENT),
             caller: AtomicWaker::new(),
-            parent: Mutex::new(parent),
+            above: Mutex::new(above),
             place: OnceLock::new(),
         });
         let open = Arc::downgrade(&outcome) as Weak<dyn Open>;
@@ -63,8 +75,9 @@ impl Outcome {
 
     /// Sends the Forward: logs and streams are told.
     pub(crate) fn send(&self) {
-        self.phase.store(OPEN, Ordering::Release);
-        self.emit(|| EventKind::Forward { forward: Arc::clone(&self.forward) });
+        if self.phase.compare_exchange(UNSENT, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.emit(|| EventKind::Forward { forward: Arc::clone(&self.forward) });
+        }
     }
 
     /// Answers with an error instead of sending the Forward: its log is told, but no stream of the runtime, which may
@@ -145,10 +158,10 @@ impl Outcome {
 
     /// Ends the call, whatever is alive of it.
     pub(crate) fn end(&self) {
-        release_all(self.record());
+        record_all(self.record());
     }
 
-    /// Records the Return, once. Gives the parent, which has one part less to wait for.
+    /// Records the Return, once. Gives the call above, if this was its last part.
     fn record(&self) -> Option<Arc<Self>> {
         let end = |phase| (phase < ENDING).then_some(ENDING);
         let before = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok()?;
@@ -164,29 +177,32 @@ impl Outcome {
         if let Some(place) = self.place.get() {
             self.scope.tracker().leave(*place);
         }
+        // Before the caller is woken, who would see a part that is alive still.
+        let next = match self.above.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Above::Call(call)) => release(call),
+            Some(Above::Id(_)) | None => None,
+        };
         self.phase.store(OVER, Ordering::Release);
-        self.caller.wake();
-        self.parent.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Gives up one part. Gives the parent if it was the last.
-    fn release(&self) -> Option<Arc<Self>> {
-        self.scope.tracker().progressed();
-        (self.leases.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.record()).flatten()
+        catch_and_log("in a waker", || self.caller.wake());
+        next
     }
 }
 
-/// Ends the calls of which the last part is gone, one after the other, because a chain of calls may be long.
-fn release_all(mut next: Option<Arc<Outcome>>) {
+/// Records the Returns of calls of which the last part is gone, one after the other, because a chain of calls may be
+/// long.
+fn record_all(mut next: Option<Arc<Outcome>>) {
     while let Some(call) = next {
-        next = call.release();
+        next = call.record();
     }
 }
 
 impl Open for Outcome {
     fn close(&self) {
-        self.withdraw();
-        self.end();
+        // One that is not sent yet is about to look whether it may be.
+        if self.phase.load(Ordering::Acquire) != UNSENT {
+            self.withdraw();
+            self.end();
+        }
     }
 }
 
@@ -216,6 +232,17 @@ impl Clone for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        release_all(self.0.release());
+        if let Some(call) = release(Arc::clone(&self.0)) {
+            record_all(Some(call));
+        }
     }
+}
+
+/// One part less. Gives the call if it was the last.
+fn release(call: Arc<Outcome>) -> Option<Arc<Outcome>> {
+    // One that is not sent holds nobody up, however many of them there are.
+    if call.phase.load(Ordering::Relaxed) != UNSENT {
+        call.scope.tracker().progressed();
+    }
+    (call.leases.fetch_sub(1, Ordering::AcqRel) == 1).then_some(call)
 }

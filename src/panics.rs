@@ -25,9 +25,9 @@ impl<F: Future> Future for Contained<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // Polled after its end, it stays pending, as a fused future does.
         let Some(future) = &mut self.0 else { return Poll::Pending };
-        let output = match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        let output = match catch(|| future.as_mut().poll(context)) {
             Ok(polled) => Ok(ready!(polled)),
-            Err(panic) => Err(text(panic)),
+            Err(panic) => Err(panic),
         };
         drop_contained(self.0.take());
         Poll::Ready(output)
@@ -40,11 +40,21 @@ impl<F: Future> Drop for Contained<F> {
     }
 }
 
-/// Drops a value of foreign code. A panic of that ends here.
-pub(crate) fn drop_contained<T>(value: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        tracing::warn!(panic = &*text(panic), "a panic while a value was dropped");
+/// Runs foreign code. A panic of that is an error.
+pub(crate) fn catch<T>(code: impl FnOnce() -> T) -> Result<T, Arc<str>> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(text)
+}
+
+/// Runs foreign code that is no part of a call. A panic of that is logged.
+pub(crate) fn catch_and_log(what: &'static str, code: impl FnOnce()) {
+    if let Err(panic) = catch(code) {
+        tracing::warn!(panic = &*panic, "a panic {what}");
     }
+}
+
+/// Drops a value of foreign code. A panic of that is logged.
+pub(crate) fn drop_contained<T>(value: T) {
+    catch_and_log("while a value was dropped", || drop(value));
 }
 
 /// The text of a panic. Its payload is dropped, or forgotten if that panics too.

@@ -11,7 +11,7 @@ use crate::event::EventKind;
 use crate::invocation::{Doors, Mind};
 use crate::message::{Answerer, Forward, Name};
 use crate::name::{self, NameMap};
-use crate::outcome::{Lease, Outcome};
+use crate::outcome::{Above, Outcome};
 use crate::provider::Provider;
 use crate::scope::Scope;
 use crate::snapshot::{AgentEntry, Registry, Snapshot};
@@ -95,7 +95,12 @@ fn unknown(agent: Name, snapshot: &Snapshot) -> CallError {
 }
 
 impl Deliver for Router {
-    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, parent: Option<Lease>) -> Delivery {
+    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, above: Option<Above>) -> Delivery {
+        if scope.is_shut_down() {
+            let outcome = Outcome::open(Arc::new(forward), scope.clone(), above);
+            outcome.refuse(CallError::ShutDown);
+            return Delivery::answered(outcome);
+        }
         // One moment for the callee and all that it is told, before anybody hears of the Forward.
         let (peer, snapshot) = self.registry.find(&forward.receiver);
         let Some((name, peer)) = peer else {
@@ -104,7 +109,7 @@ impl Deliver for Router {
         };
         forward.receiver = name;
         // Counted before the look at the scope: a wait for the end of a scope that is cancelled waits for this one too.
-        let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
+        let call = Outcome::open(Arc::new(forward), scope.clone(), above);
         if scope.is_shut_down() {
             call.refuse(CallError::ShutDown);
             return Delivery::answered(call);

@@ -159,12 +159,15 @@ impl Runtime {
     pub async fn shutdown(&self) {
         let root = self.router.root().clone();
         root.cancel();
-        let closing = tokio::spawn(async move {
+        let closing = async move {
             root.tracker().ended().await;
             root.hub().close();
-        });
-        // It fails only with the tokio runtime.
-        let _ = closing.await;
+        };
+        match tokio::runtime::Handle::try_current() {
+            // It fails only with the tokio runtime.
+            Ok(tokio) => drop(tokio.spawn(closing).await),
+            Err(_) => closing.await,
+        }
     }
 }
 

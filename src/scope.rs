@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::event::{Event, EventKind};
 use crate::message::Forward;
 use crate::observers::{CallObservers, Hub};
+use crate::panics::contain;
 use crate::threads::Threads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
@@ -167,7 +168,7 @@ pub(crate) struct Tracker {
 }
 
 /// The time without the end of any part of a call after which calls that are cancelled are no longer waited for.
-const STALLED: Duration = Duration::from_secs(1);
+pub(crate) const STALLED: Duration = Duration::from_secs(1);
 
 impl Tracker {
     fn under(whole: &Arc<Self>) -> Arc<Self> {
@@ -246,7 +247,10 @@ impl Tracker {
             if before.replace(ended) == Some(ended) {
                 return;
             }
-            tokio::time::sleep(STALLED).await;
+            // Without a tokio runtime, or without its time, there is no such rule.
+            if contain(async { tokio::time::sleep(STALLED).await }).await.is_err() {
+                return std::future::pending().await;
+            }
         }
     }
 

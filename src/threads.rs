@@ -1,20 +1,21 @@
 //! The threads of tools that block: a pool of the runtime's own, apart from tokio's.
 //!
 //! A future is polled here where it may block. While it waits at an await it keeps no thread; when it is dropped before
-//! its first poll, it never begins. A thread that waits for a call of an agent (by `block_on`) gives its place to
-//! another, so that calls which need this pool themselves can go on, however deep.
+//! its first poll, it never begins. A thread that waits for a call of an agent (by `block_on` of it) gives its place to
+//! another as long as the call is under way, so that calls which need this pool themselves can go on, however deep.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use async_task::{FallibleTask, Runnable};
+use tokio::runtime::Handle;
 
 /// The default of [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads).
 pub(crate) const DEFAULT_THREADS: usize = 512;
@@ -33,21 +34,65 @@ impl Threads {
     }
 
     /// Polls a future on these threads, within the tokio runtime of the caller. `None` if no thread could be started.
-    pub(crate) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> FallibleTask<T> {
-        let tokio = tokio::runtime::Handle::current();
-        let within_tokio = async move {
-            let mut future = pin!(future);
-            poll_fn(|context| {
-                let _tokio = tokio.enter();
-                future.as_mut().poll(context)
-            })
-            .await
-        };
-        let pool = Arc::clone(&self.0);
-        let (runnable, task) = async_task::spawn(within_tokio, move |runnable| pool.push(runnable));
+    ///
+    /// Dropped, it drops the future at once, unless that is being polled.
+    pub(crate) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Running<T> {
+        let slot = Arc::new(Slot { tokio: Handle::current(), future: Mutex::new(Some(Box::pin(future))) });
+        let (pool, polled) = (Arc::clone(&self.0), Arc::clone(&slot));
+        let polling = poll_fn(move |context| polled.poll(context));
+        let (runnable, task) = async_task::spawn(polling, move |runnable| pool.push(runnable));
         runnable.schedule();
-        task.fallible()
+        Running { task: task.fallible(), slot }
     }
+}
+
+/// A future on the threads of a pool.
+pub(crate) struct Running<T> {
+    task: FallibleTask<T>,
+    slot: Arc<Slot<T>>,
+}
+
+impl<T> Future for Running<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.task).poll(context)
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.slot.clear();
+    }
+}
+
+/// The place of a future, which it leaves while it is polled.
+struct Slot<T> {
+    tokio: Handle,
+    future: Mutex<Option<Pin<Box<dyn Future<Output = T> + Send>>>>,
+}
+
+impl<T> Slot<T> {
+    /// Polls the future, if it is there. No lock is held meanwhile.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
+        let Some(mut future) = lock(&self.future).take() else { return Poll::Pending };
+        let _tokio = self.tokio.enter();
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            *lock(&self.future) = Some(future);
+        }
+        polled
+    }
+
+    fn clear(&self) {
+        let future = lock(&self.future).take();
+        let _tokio = self.tokio.enter();
+        drop(future);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Threads {
@@ -76,13 +121,121 @@ struct State {
 }
 
 thread_local! {
-    /// The pool to which this thread belongs, and whether it waits for a call of an agent.
-    static THREAD: RefCell<Option<(Arc<Pool>, bool)>> = const { RefCell::new(None) };
+    static THREAD: RefCell<Option<Arc<Thread>>> = const { RefCell::new(None) };
+}
+
+/// A thread of a pool.
+struct Thread {
+    pool: Arc<Pool>,
+    state: Mutex<ThreadState>,
+}
+
+#[derive(Default)]
+struct ThreadState {
+    /// The number of functions that it has run.
+    functions: u64,
+    /// The calls of agents that the present one has under way.
+    calls: usize,
+}
+
+impl Thread {
+    /// The present function has one more call under way.
+    fn enter(self: &Arc<Self>) -> Waiting {
+        let mut state = lock(&self.state);
+        state.calls += 1;
+        let waiting = Waiting { thread: Arc::clone(self), function: state.functions };
+        let is_first = state.calls == 1;
+        drop(state);
+        if is_first {
+            self.pool.waits();
+        }
+        waiting
+    }
+
+    /// One call less, if it was made by the present function.
+    fn leave(&self, function: u64) {
+        let mut state = lock(&self.state);
+        if state.functions == function {
+            state.calls -= 1;
+            let is_last = state.calls == 0;
+            drop(state);
+            if is_last {
+                self.pool.lock().waiting -= 1;
+            }
+        }
+    }
+
+    /// The present function has ended, or waits at an await. Calls that it has under way keep no thread.
+    fn end(&self) {
+        let mut state = lock(&self.state);
+        state.functions += 1;
+        let waited = std::mem::take(&mut state.calls) > 0;
+        drop(state);
+        if waited {
+            self.pool.lock().waiting -= 1;
+        }
+    }
+}
+
+/// A call that a function on a thread of a pool has under way.
+struct Waiting {
+    thread: Arc<Thread>,
+    function: u64,
+}
+
+impl Waiting {
+    /// Whether it belongs to the present function of the current thread.
+    fn is_present(&self) -> bool {
+        current().is_some_and(|thread| Arc::ptr_eq(&thread, &self.thread))
+            && lock(&self.thread.state).functions == self.function
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.thread.leave(self.function);
+    }
+}
+
+/// The current thread, if it is one of a pool.
+fn current() -> Option<Arc<Thread>> {
+    // A thread that is about to end has no such value any more, and waits for nothing.
+    THREAD.try_with(|thread| thread.try_borrow().ok()?.clone()).ok().flatten()
+}
+
+pin_project_lite::pin_project! {
+    /// A call of an agent for which a thread of a pool may wait, by `block_on`. As long as it is under way, the thread
+    /// gives its place to another.
+    pub(crate) struct WaitedFor<F> {
+        #[pin]
+        call: F,
+        waiting: Option<Waiting>,
+    }
+}
+
+/// Lets a thread of a pool give its place to another while it waits for `call`.
+pub(crate) fn waited_for<F: Future>(call: F) -> WaitedFor<F> {
+    WaitedFor { call, waiting: None }
+}
+
+impl<F: Future> Future for WaitedFor<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let polled = this.call.poll(context);
+        if polled.is_ready() {
+            *this.waiting = None;
+        } else if !this.waiting.as_ref().is_some_and(Waiting::is_present) {
+            *this.waiting = current().map(|thread| thread.enter());
+        }
+        polled
+    }
 }
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn push(self: &Arc<Self>, runnable: Runnable) {
@@ -114,16 +267,22 @@ impl Pool {
 
     /// The life of a thread.
     fn work(self: Arc<Self>) {
-        THREAD.set(Some((Arc::clone(&self), false)));
+        let thread = Arc::new(Thread { pool: Arc::clone(&self), state: Mutex::default() });
+        THREAD.set(Some(Arc::clone(&thread)));
         while let Some(runnable) = self.next() {
             runnable.run();
-            self.set_waiting(false);
+            thread.end();
         }
     }
 
+    /// The next piece of work for a thread; `None` when it has to end.
     fn next(&self) -> Option<Runnable> {
         let mut state = self.lock();
         loop {
+            // One too many, after others have got their places back.
+            if state.threads - state.waiting > self.limit {
+                break;
+            }
             if let Some(runnable) = state.queue.pop_front() {
                 return Some(runnable);
             }
@@ -139,38 +298,20 @@ impl Pool {
             }
         }
         state.threads -= 1;
+        drop(state);
+        // Another may have been woken for work that this one leaves.
+        self.work.notify_one();
         None
     }
 
-    /// Notes whether the current thread, which is one of this pool, waits for a call.
-    fn set_waiting(self: &Arc<Self>, waits: bool) {
-        let is_new = THREAD.with_borrow_mut(|thread| {
-            thread.as_mut().is_some_and(|(_, waiting)| std::mem::replace(waiting, waits) != waits)
-        });
-        if is_new {
-            let mut state = self.lock();
-            match waits {
-                true => {
-                    state.waiting += 1;
-                    if !state.queue.is_empty() {
-                        self.supply(state);
-                    }
-                }
-                false => state.waiting -= 1,
-            }
+    /// A thread of this pool begins to wait for a call.
+    fn waits(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.waiting += 1;
+        if !state.queue.is_empty() {
+            self.supply(state);
         }
     }
-}
-
-/// Polls a call of an agent, which a thread of a pool may wait for.
-pub(crate) fn poll_call<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    let polled = poll();
-    // A thread that is about to end has no such value any more, and waits for nothing.
-    let pool = THREAD.try_with(|thread| thread.try_borrow().ok()?.as_ref().map(|(pool, _)| Arc::clone(pool)));
-    if let Ok(Some(pool)) = pool {
-        pool.set_waiting(polled.is_pending());
-    }
-    polled
 }
 
 #[cfg(test)]

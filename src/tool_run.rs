@@ -41,6 +41,9 @@ impl ToolRun {
 
     async fn run(self, span: tracing::Span) -> ToolOutput {
         let Self { agent_call, id, call, tool, arguments, deliver } = self;
+        if agent_call.scope().is_cancelled() || agent_call.is_over() {
+            return aborted();
+        }
         let scope = agent_call.scope().child();
         let _leftovers = scope.cancel_on_drop();
         agent_call.show(|| EventKind::ToolStart { call: call.clone() });

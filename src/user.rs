@@ -7,18 +7,18 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::task::coop;
 use tokio_util::sync::DropGuard;
 
-use crate::call_ids::OpenId;
 use crate::context::ChatMessage;
-use crate::delivery::{Deliver as _, Delivery, check_tokio};
+use crate::delivery::{Deliver as _, Delivery, check_tokio, cooperative};
 use crate::error::CallError;
 use crate::event::Event;
 use crate::message::{Attachment, CallAgent, CallId, Caller, Content, Forward, Name};
 use crate::observers::Events;
+use crate::outcome::Above;
 use crate::router::Router;
 use crate::scope::Scope;
+use crate::threads::waited_for;
 use crate::tool::ToolError;
 use crate::trace::Log;
 
@@ -65,14 +65,12 @@ impl User {
 impl CallAgent for User {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
         let (forward, router) = (self.compose(agent, content), Arc::clone(&self.router));
-        Box::pin(async move {
-            // One that is refused at once must not keep its caller from yielding.
-            coop::consume_budget().await;
+        let calling = async move {
             let scope = router.root().child();
             let _below = scope.cancel_on_drop();
-            let (delivery, _open) = send(forward, &router, &scope);
-            delivery.await
-        })
+            send(forward, &router, &scope).await
+        };
+        Box::pin(cooperative(waited_for(calling)))
     }
 
     fn run_blocking(
@@ -165,8 +163,8 @@ impl Call {
     /// Sends what is unsent, and takes the result once everything below has ended as well.
     fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
         if let State::Unsent(forward, router) = &self.state {
-            let sent = send(forward.clone(), router, &self.scope);
-            self.state = State::Sent(Box::pin(settle(sent, self.scope.clone())));
+            let delivery = send(forward.clone(), router, &self.scope);
+            self.state = State::Sent(Box::pin(waited_for(settle(delivery, self.scope.clone()))));
         }
         if let State::Sent(settling) = &mut self.state {
             let result = ready!(settling.poll_unpin(context));
@@ -181,8 +179,7 @@ impl Call {
 }
 
 /// Waits for the result of a held call, and for the end of everything below it.
-async fn settle(sent: (Delivery, Option<OpenId>), scope: Scope) -> Result<Content, CallError> {
-    let (mut delivery, _open) = sent;
+async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallError> {
     let withdrawn = async {
         scope.cancelled().await;
         scope.tracker().ended().await;
@@ -199,14 +196,14 @@ async fn settle(sent: (Delivery, Option<OpenId>), scope: Scope) -> Result<Conten
 }
 
 /// Sends a user's Forward, whose id is in use as long as the call is under way.
-fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> (Delivery, Option<OpenId>) {
+fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
     let checked = match router.is_free_for_a_user(&forward.sender) {
         true => check_tokio(&forward.receiver).and_then(|()| router.call_ids().claim(forward.call_id)),
         false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
     };
     match checked {
-        Ok(open) => (Arc::clone(router).deliver(forward, scope, None), Some(open)),
-        Err(error) => (Delivery::refused(|| error), None),
+        Ok(id) => Arc::clone(router).deliver(forward, scope, id.map(Above::Id)),
+        Err(error) => Delivery::refused(|| error),
     }
 }
 

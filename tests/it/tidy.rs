@@ -51,6 +51,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
         ],
     ),
     ("async_task", &["threads"]),
+    ("pin_project_lite", &["threads"]),
     ("slab", &["observers", "scope"]),
     ("rpds", &["name"]),
     ("unicode_general_category", &["name"]),
