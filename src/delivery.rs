@@ -149,7 +149,7 @@ impl CallAgent for ScopedCaller {
             let parent = call.lease().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
-            deliver.deliver(forward, &below, Some(parent.into())).await
+            deliver.deliver(forward, &below, Some(Above::Call(parent))).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }

@@ -20,7 +20,7 @@ use crate::delivery::{Callee, Deliver, Delivery, Stop, end_in_a_while};
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
 use crate::message::{Answerer, CallId, Content, Forward, Name};
-use crate::outcome::{Lease, Outcome};
+use crate::outcome::{Above, Lease, Outcome};
 use crate::panics::{contain, drop_contained};
 use crate::prompt::Prompt;
 use crate::provider::{Growth, Reply, Request};
@@ -204,7 +204,7 @@ impl<'a> Life<'a> {
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(self.call.clone().into()))
+        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(Above::Call(self.call.clone())))
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {

@@ -36,17 +36,13 @@ pub(crate) struct Outcome {
 /// What a call holds until it is over.
 pub(crate) enum Above {
     /// The call that made it, of which it is a part.
-    Call(Arc<Outcome>),
+    Call(Lease),
     /// Its id, where a source gave it.
     Id(#[expect(dead_code, reason = "it is free when it is dropped")] Box<OpenId>),
 }
 
-impl From<Lease> for Above {
-    fn from(lease: Lease) -> Self {
-        lease.leases.fetch_add(1, Ordering::Relaxed);
-        Self::Call(Arc::clone(&lease.0))
-    }
-}
+/// Added to the number of leases of a call that has ended before its last one was dropped: there are no more.
+const CLOSED: usize = 1 << 30;
 
 /// The Forward is not sent, and perhaps never will be.
 const UNSENT: u8 = 0;
@@ -97,7 +93,7 @@ impl Outcome {
 
     /// One more part of the call, unless it is over.
     pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
-        let more = |leases| (leases > 0).then_some(leases + 1);
+        let more = |leases| (1..CLOSED).contains(&leases).then_some(leases + 1);
         self.leases.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let lease = Lease(Arc::clone(self));
         (lease.phase.load(Ordering::Acquire) == OPEN).then_some(lease)
@@ -146,14 +142,14 @@ impl Outcome {
 
     /// Ends the call if the only part that is alive is that of the one who says so.
     pub(crate) fn end_if_alone(&self) {
-        if self.leases.load(Ordering::Acquire) <= 1 {
+        if self.leases.compare_exchange(1, CLOSED + 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.end();
         }
     }
 
     /// Whether more than one part of the call is alive.
     pub(crate) fn has_leftovers(&self) -> bool {
-        self.leases.load(Ordering::Acquire) > 1
+        (2..CLOSED).contains(&self.leases.load(Ordering::Acquire))
     }
 
     /// Ends the call, whatever is alive of it.
@@ -179,7 +175,7 @@ impl Outcome {
         }
         // Before the caller is woken, who would see a part that is alive still.
         let next = match self.above.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(Above::Call(call)) => release(call),
+            Some(Above::Call(lease)) => lease.give_up(),
             Some(Above::Id(_)) | None => None,
         };
         self.phase.store(OVER, Ordering::Release);
@@ -213,6 +209,14 @@ impl Lease {
     pub(crate) fn outcome(&self) -> &Arc<Outcome> {
         &self.0
     }
+
+    /// Gives up the part. Gives the call if it was the last, to be recorded: a drop would record it within.
+    fn give_up(self) -> Option<Arc<Outcome>> {
+        let call = Arc::clone(&self.0);
+        call.leases.fetch_add(1, Ordering::Relaxed);
+        drop(self);
+        release(call)
+    }
 }
 
 impl Deref for Lease {
@@ -232,9 +236,7 @@ impl Clone for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(call) = release(Arc::clone(&self.0)) {
-            record_all(Some(call));
-        }
+        record_all(release(Arc::clone(&self.0)));
     }
 }
 

@@ -17,6 +17,7 @@ mod openai;
 mod openai_responses;
 mod outcomes;
 mod peers;
+mod promises;
 mod prompt_tools;
 mod retry;
 mod scenarios;
