@@ -23,7 +23,7 @@ use crate::user::{Report, RunError, User};
 /// Agents, actors and users who call each other, and the tools and models that they use.
 ///
 /// Cheap to clone; every clone is the same runtime. Two runtimes in one process never see each other. Calls
-/// must be made within a [tokio](https://docs.rs/tokio) runtime whose time is enabled.
+/// must be made within a [tokio](https://docs.rs/tokio) runtime whose time is enabled, and live no longer than that one.
 #[derive(Clone)]
 pub struct Runtime {
     router: Arc<Router>,
@@ -155,7 +155,7 @@ impl Runtime {
     ///
     /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for. Calls that do not
     /// end, because they block an async thread or because their tokio runtime is not driven, are waited for as long as
-    /// other calls end, and one second more; then their outcome is recorded as cancelled.
+    /// other calls end, and one to two seconds more (on tokio's clock); then their outcome is recorded as cancelled.
     pub async fn shutdown(&self) {
         let root = self.router.root().clone();
         root.cancel();
@@ -255,12 +255,17 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How many [functions that block](crate::tool::blocking) run at the same time, each on a thread; further ones wait
-    /// for their turn. Default: 512.
+    /// The number of [functions that block](crate::tool::blocking) that run at the same time, each on a thread; further
+    /// ones wait for their turn. Default: 512.
     ///
-    /// The threads are the runtime's own, not those of `tokio::task::spawn_blocking`. They are started when they are
-    /// needed, and end after ten seconds without work. One that waits for a call of an agent, by `block_on`, is not
-    /// counted meanwhile; with these there are at most 10,000, and a tool for which there is none fails.
+    /// The threads are the runtime's own, not those of `tokio::task::spawn_blocking`, which serve DNS and files. They are
+    /// started when they are needed, and end after ten seconds without work.
+    ///
+    /// A function that waits for a call of an agent by blocking, as with `Handle::block_on`, gives its turn to another as
+    /// long as the call is under way, so that calls which need this pool themselves never wait for each other. When it
+    /// goes on, one more than this number may run until one ends. A call that it waits for in another way, such as a
+    /// channel or `block_on` of a spawned task, keeps its turn. There are at most 10,000 threads in all; a tool for which
+    /// there is none fails.
     pub fn blocking_threads(mut self, threads: usize) -> Self {
         self.blocking_threads = Some(threads);
         self

@@ -97,7 +97,7 @@ impl fmt::Debug for User {
 /// or not, is over when all calls below it have their outcomes and their tools have ended. A function that
 /// [blocks](crate::tool::blocking) is not waited for once its call is cancelled. Others that cannot end, because they
 /// block an async thread or because their tokio runtime is not driven, are waited for as long as other calls end, and one
-/// second more.
+/// to two seconds more, on tokio's clock.
 ///
 /// Awaited again, it gives the same result.
 #[must_use = "a call does nothing unless it is awaited"]
