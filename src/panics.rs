@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_any_payload_is_a_value() {
-        let panics: [(fn() -> (), &str); 3] = [
+        let panics: [(fn(), &str); 3] = [
             (|| panic!("text"), "text"),
             (|| panic_any(7), "a value that is not text"),
             (|| panic_any(Grenade), "a value that is not text"),
