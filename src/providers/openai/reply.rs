@@ -171,7 +171,11 @@ struct Marks {
 
 impl wire::Decoder for Decoder {
     fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
-        self.take(serde_json::from_slice(body)?, "", draft).map(drop)
+        let mut completion: Completion<'_> = serde_json::from_slice(body)?;
+        // Some servers have an empty delta beside the message.
+        let choices = completion.choices.iter_mut().flatten();
+        choices.filter(|choice| choice.message.is_some()).for_each(|choice| choice.delta = None);
+        self.take(completion, "", draft).map(drop)
     }
 
     fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {

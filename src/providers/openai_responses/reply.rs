@@ -321,12 +321,21 @@ impl Item {
         }
     }
 
+    /// The part that was told, if there is one alone and it is text. Some servers count from another number while it grows.
+    fn only_text(&self) -> Option<Part> {
+        match self.told[..] {
+            [(part @ Part::Text(_), _)] => Some(part),
+            _ => None,
+        }
+    }
+
     /// All of the item.
     fn take(&mut self, item: Value, draft: &mut Draft<'_, '_>) {
         match kind(&item) {
             "message" => {
+                let only = self.only_text().filter(|_| parts(&item["content"]).count() == 1);
                 for (nth, part) in parts(&item["content"]) {
-                    self.complete(Part::Text(nth), string(&part["text"]), draft);
+                    self.complete(only.unwrap_or(Part::Text(nth)), string(&part["text"]), draft);
                     self.complete(Part::Refusal(nth), string(&part["refusal"]), draft);
                 }
             }
