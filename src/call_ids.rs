@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use crate::error::CallError;
 use crate::message::CallId;
+use crate::panics::lock;
 
 /// The source of the ids of calls that have no parent: random ones, unless a source was given.
 pub(crate) struct CallIdSource(Option<Given>);
@@ -85,10 +86,6 @@ impl Drop for OpenId {
             lock(&given.open).remove(&self.id);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ids under a parent, numbered in the order in which they are drawn.

@@ -3,7 +3,7 @@
 //! A cancellation reaches every call of a scope at once, however deep.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use slab::Slab;
@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::event::{Event, EventKind};
 use crate::message::Forward;
 use crate::observers::{CallObservers, Hub};
-use crate::panics::contain;
+use crate::panics::{contain, lock};
 use crate::threads::Threads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
@@ -228,21 +228,20 @@ impl Tracker {
     /// Waits until no call is alive, all of which are cancelled. Those that do not end, because their tokio runtime is
     /// not driven or their thread is blocked, get their outcome here.
     pub(crate) async fn ended(&self) {
-        let stalled = self.stalled(|| self.count() == 0);
         let is_stalled = tokio::select! {
             biased;
             () = self.none() => false,
-            () = stalled => true,
+            () = self.stalled() => true,
         };
         if is_stalled {
             self.close();
         }
     }
 
-    /// Waits until `is_done`, or until no part of a call has ended for a while.
-    pub(crate) async fn stalled(&self, is_done: impl Fn() -> bool) {
+    /// Waits until no part of a call has ended for a while, or until no call is alive.
+    async fn stalled(&self) {
         let mut before = None;
-        while !is_done() {
+        while self.count() > 0 {
             let ended = self.progress();
             if before.replace(ended) == Some(ended) {
                 return;
@@ -282,8 +281,4 @@ impl Drop for Part {
         let part = lock(&self.whole.parts).try_remove(self.place);
         drop(part);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,8 @@ use std::time::Duration;
 use async_task::{FallibleTask, Runnable};
 use tokio::runtime::Handle;
 
+use crate::panics::lock;
+
 /// The default of [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads).
 pub(crate) const DEFAULT_THREADS: usize = 512;
 /// The limit of threads, with those that wait for calls of agents.
@@ -89,10 +91,6 @@ impl<T> Slot<T> {
         let _tokio = self.tokio.enter();
         drop(future);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Threads {
