@@ -68,12 +68,16 @@ async fn run(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<d
 }
 
 async fn floor(workload: &str, n: usize) -> Result<(Duration, usize, usize), Box<dyn std::error::Error>> {
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     let calls = match workload {
         "fanout" => bare_ractor::fanout(n).await,
         "chain" => bare_ractor::chain(n).await,
         "loop" => bare_ractor::turns(n).await,
         "hold" => bare_ractor::hold(n).await,
+        "cancel" => {
+            begun = bare_ractor::cancel(n).await;
+            n
+        }
         "http" => return http::floor(n).await,
         other => return Err(format!("unknown workload `{other}`").into()),
     };

@@ -98,6 +98,10 @@ impl Context {
         let text = reply.words().cloned();
         let Reply { reasoning, attachments, mut tool_calls, opaque, .. } = reply;
         self.make_unique(&mut tool_calls);
+        if self.turns == 0 {
+            // Many invocations have one turn of tool calls: just the room for that.
+            self.messages.reserve_exact(1 + tool_calls.len());
+        }
         self.messages.push(ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque });
         self.turns += 1;
     }

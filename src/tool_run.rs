@@ -61,8 +61,7 @@ impl ToolRun {
             })),
         };
         let running = contain(run_with_retries(&tool, &call, arguments, context));
-        let timed = PollTimer { future: running, call: &agent_call, what: "tool", name: &call.name, made: Some(begun) };
-        let result = timed.await;
+        let (result, latency) = PollTimer::new(running, begun, &agent_call, "tool", &call.name).await;
         let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
         let output = ToolOutput::from_result(result);
@@ -71,7 +70,7 @@ impl ToolRun {
             id: Arc::clone(&call.id),
             name: Arc::clone(&call.name),
             error: output.is_error.then(|| Arc::clone(&output.content.text)),
-            latency: begun.elapsed(),
+            latency,
         });
         output
     }
@@ -124,31 +123,40 @@ pub(crate) async fn run_tool(
     }
 }
 
-/// A future whose polls are timed, because one that blocks holds up every other on its thread.
+/// A future whose polls are timed, because one that blocks holds up every other on its thread. It gives its output and how
+/// long it took.
 pub(crate) struct PollTimer<'a, F> {
-    pub(crate) future: F,
-    pub(crate) call: &'a Outcome,
-    pub(crate) what: &'static str,
-    pub(crate) name: &'a str,
-    /// When it was made, from which its first poll is counted.
-    pub(crate) made: Option<Instant>,
+    future: F,
+    begun: Instant,
+    is_polled: bool,
+    call: &'a Outcome,
+    what: &'static str,
+    name: &'a str,
 }
 
 /// The time that one poll may take before it is reported.
 const LONGEST_POLL: Duration = Duration::from_millis(100);
 
-impl<F: Future + Unpin> Future for PollTimer<'_, F> {
-    type Output = F::Output;
+impl<'a, F> PollTimer<'a, F> {
+    /// Counts the first poll from when the future was begun to be made.
+    pub(crate) fn new(future: F, begun: Instant, call: &'a Outcome, what: &'static str, name: &'a str) -> Self {
+        Self { future, begun, is_polled: false, call, what, name }
+    }
+}
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let begun = self.made.take().unwrap_or_else(Instant::now);
+impl<F: Future + Unpin> Future for PollTimer<'_, F> {
+    type Output = (F::Output, Duration);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let begun = if std::mem::replace(&mut self.is_polled, true) { Instant::now() } else { self.begun };
         let polled = self.future.poll_unpin(context);
-        let duration = begun.elapsed();
+        let ended = Instant::now();
+        let duration = ended.duration_since(begun);
         if duration > LONGEST_POLL {
             let Self { call, what, name, .. } = &*self;
             tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
             call.show(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
         }
-        polled
+        polled.map(|output| (output, ended.duration_since(self.begun)))
     }
 }

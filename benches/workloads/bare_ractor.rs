@@ -2,11 +2,12 @@
 //!
 //! The joins are unconstrained, because otherwise tokio's budget makes a wide one take quadratic time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use ractor::rpc::CallResult;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::coop::unconstrained;
 
 struct Worker;
@@ -15,6 +16,7 @@ enum Ask {
     Work(RpcReplyPort<String>),
     Hold(Duration, RpcReplyPort<String>),
     Deeper(usize, RpcReplyPort<String>),
+    Park(usize, UnboundedSender<ActorCell>, RpcReplyPort<String>),
     Wide(usize, Option<Duration>, RpcReplyPort<usize>),
 }
 
@@ -27,7 +29,7 @@ impl Actor for Worker {
         Ok(())
     }
 
-    async fn handle(&self, _: ActorRef<Ask>, ask: Ask, (): &mut ()) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, me: ActorRef<Ask>, ask: Ask, (): &mut ()) -> Result<(), ActorProcessingErr> {
         match ask {
             Ask::Work(reply) => reply.send("done".to_owned())?,
             Ask::Hold(time, reply) => {
@@ -40,6 +42,13 @@ impl Actor for Worker {
                     left => call(move |port| Ask::Deeper(left - 1, port)).await,
                 };
                 reply.send(answer)?;
+            }
+            Ask::Park(left, parked, reply) => {
+                parked.send(me.get_cell())?;
+                match left {
+                    0 | 1 => std::future::pending().await,
+                    left => reply.send(call(|port| Ask::Park(left - 1, parked.clone(), port)).await)?,
+                }
             }
             Ask::Wide(n, held, reply) => {
                 let ask = move |port| match held {
@@ -68,6 +77,22 @@ pub(crate) async fn fanout(n: usize) -> usize {
 pub(crate) async fn chain(n: usize) -> usize {
     call(move |reply| Ask::Deeper(n, reply)).await;
     n
+}
+
+/// Kills a chain of N actors whose last one is parked, and waits until all have ended. Gives the moment of the first kill.
+pub(crate) async fn cancel(n: usize) -> Instant {
+    let (parking, mut parked) = unbounded_channel();
+    let outermost = tokio::spawn(call(move |port| Ask::Park(n, parking, port)));
+    let mut actors = Vec::with_capacity(n);
+    while actors.len() < n {
+        actors.push(parked.recv().await.expect("every actor is alive"));
+    }
+    outermost.abort();
+    let begun = Instant::now();
+    actors.drain(..).for_each(|actor| actor.kill());
+    // Each actor has a sender until it ends.
+    while parked.recv().await.is_some() {}
+    begun
 }
 
 pub(crate) async fn turns(n: usize) -> usize {
