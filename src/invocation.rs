@@ -182,7 +182,7 @@ impl<'a> Life<'a> {
     /// Carries out all actions of a turn at once, and records what came of them in order.
     async fn act(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
         // The model may have answered in the poll in which the call was cancelled.
-        if self.call.scope().is_cancelled() || self.call.is_over() {
+        if self.call.scope().is_cancelled() {
             return Err(CallError::Cancelled);
         }
         let calls = self.request.context.last_tool_calls();

@@ -41,7 +41,7 @@ impl ToolRun {
 
     async fn run(self, span: tracing::Span) -> ToolOutput {
         let Self { agent_call, id, call, tool, arguments, deliver } = self;
-        if agent_call.scope().is_cancelled() || agent_call.is_over() {
+        if agent_call.scope().is_cancelled() {
             return aborted();
         }
         let scope = agent_call.scope().child();

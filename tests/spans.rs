@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
-use agentouto::providers::scripted::Scripted;
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{Agent, CallError, Reply, Runtime, RuntimeBuilder};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
@@ -154,6 +156,20 @@ async fn a_subscriber_that_panics_is_an_error_of_the_call_it_panicked_in() {
     let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
     assert!(message.contains("the subscriber is at fault"), "{message}");
     runtime.idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_beside_a_panic_of_the_invocation_ends_with_it() {
+    let _guard = observe(Spans { panics_at: Some("execute_tool"), ..Spans::default() });
+    let model = Scripted::new()
+        .replies("a", [Reply::call_agent("b", "x").and_tool("search", json!({}))])
+        .replies("b", [ScriptedReply::from(Reply::text("late")).after(Duration::from_secs(3_600))]);
+    let search = tool::function("search", "", |_: NoArguments| async { "found" });
+    let runtime = team(model).tool(search).build().unwrap();
+    let begun = Instant::now();
+    let error = runtime.run("a", "go").await.unwrap_err();
+    assert!(matches!(error.error, CallError::Panicked { .. }), "{error}");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "the call below was left to itself");
 }
 
 #[tokio::test]

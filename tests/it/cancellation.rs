@@ -180,6 +180,76 @@ async fn a_chain_of_ten_thousand_calls_is_cancelled_at_once() {
     runtime.idle().await;
 }
 
+/// A model whose agent `b` waits for `go` and then calls `c`, who counts its requests.
+fn one_more_call(go: &Arc<Notify>, waits: &Arc<Notify>) -> (AndWait, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    (AndWait { go: Arc::clone(go), waits: Arc::clone(waits), asked: Arc::clone(&asked) }, asked)
+}
+
+struct AndWait {
+    go: Arc<Notify>,
+    waits: Arc<Notify>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Provider for AndWait {
+    fn reply<'a>(&'a self, request: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            match (&*request.agent.name, request.context.turns()) {
+                ("tool", 0) => Ok(Reply::tool("drops", json!({}))),
+                ("a", 0) => Ok(Reply::call_agent("b", "x")),
+                ("b", 0) => {
+                    self.waits.notify_one();
+                    self.go.notified().await;
+                    Ok(Reply::call_agent("c", "x"))
+                }
+                ("c", _) => {
+                    self.asked.fetch_add(1, Ordering::SeqCst);
+                    Ok(Reply::text("done"))
+                }
+                _ => Ok(Reply::text("done")),
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_caller_that_is_dropped_reaches_two_levels_below_before_their_next_step() {
+    let (go, waits) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (model, asked) = one_more_call(&go, &waits);
+    let names = ["a", "b", "c"].map(|name| agentouto::Agent::new(name, ""));
+    let runtime = Runtime::builder().provider("p", model).agents(names).build().unwrap();
+    let mut calling = runtime.user("alice").caller().call_agent("a", "go");
+    assert!(poll!(&mut calling).is_pending());
+    waits.notified().await;
+    // `b` is woken first, and polled before any invocation that is killed one after the other.
+    go.notify_one();
+    drop(calling);
+    runtime.idle().await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_a_tool_drops_reaches_two_levels_below_before_their_next_step() {
+    let (go, waits) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (model, asked) = one_more_call(&go, &waits);
+    let drops = With("drops", move |context: ToolContext| {
+        let (go, waits) = (Arc::clone(&go), Arc::clone(&waits));
+        async move {
+            let mut calling = context.caller.call_agent("a", "go");
+            assert!(poll!(&mut calling).is_pending());
+            waits.notified().await;
+            go.notify_one();
+            drop(calling);
+            Ok("".into())
+        }
+    });
+    let names = ["tool", "a", "b", "c"].map(|name| agentouto::Agent::new(name, ""));
+    let runtime = Runtime::builder().provider("p", model).agents(names).tool(drops).build().unwrap();
+    let report = runtime.run("tool", "go").await.unwrap();
+    assert_eq!((asked.load(Ordering::SeqCst), path(&report.log).len()), (0, 6));
+}
+
 #[test]
 fn fault_47_a_cancellation_that_races_with_the_return_leaves_one_outcome() {
     on_threads(2, async {

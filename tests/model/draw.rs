@@ -130,6 +130,9 @@ pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
     let release = draw.rng.chance(50).then(|| draw.moment());
     let spare = draw.reserve(Spot { root: count, depth: 0, fragile: false }, Who::Versioned);
     let replacements = if versions { 1 + draw.rng.below(4) } else { 0 };
+    // A function that is released late would hold up every other.
+    let waits = |node: &Node| matches!(node.deed, Deed::Blocked | Deed::BlockedOnChannel);
+    let has_few = parts.draws("threads") && draw.rng.chance(40) && !draw.nodes.iter().any(waits);
     Program {
         seed,
         spare,
@@ -139,6 +142,7 @@ pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
         replacements: (0..replacements).map(|_| draw.replacement()).collect(),
         tool_changes: if versions { draw.rng.below(4) } else { 0 },
         pool: (parts.draws("pool") && draw.rng.chance(40)).then(|| 1 + draw.rng.below(2)),
+        threads: has_few.then(|| 1 + draw.rng.below(2)),
         streams: match parts.draws("slow") {
             true => (0..draw.rng.below(3)).map(|_| 1 + draw.rng.below(20)).collect(),
             false => Vec::new(),

@@ -24,6 +24,7 @@ pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
     ("second", "calls made from a second tokio runtime"),
     ("shutdown", "shutdowns before or while calls run, out of a tool, or dropped and repeated"),
     ("slow", "small streams of events that are read late"),
+    ("threads", "one or two threads for tools that block, where none of these waits for its release"),
     ("tools", "async functions as tools"),
     ("undriven", "calls on a tokio runtime that is driven for a moment and then left alone"),
     ("versions", "an agent that leaves and joins with new instructions while it is called; tools that come and go"),

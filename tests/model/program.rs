@@ -22,6 +22,8 @@ pub(crate) struct Program {
     pub(crate) tool_changes: usize,
     /// The size of tokio's blocking pool, if not the default.
     pub(crate) pool: Option<usize>,
+    /// The limit of threads for tools that block, if not the default.
+    pub(crate) threads: Option<usize>,
     /// Further streams of events, by capacity.
     pub(crate) streams: Vec<usize>,
     /// Whether the main stream is read while the program runs, or at its end.
@@ -272,8 +274,11 @@ pub(crate) enum Replacement {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, shutdown, stop, release, replacements, tool_changes, pool, streams, .. } = self;
-        writeln!(f, "program {seed}: shutdown {shutdown:?}, stop {stop:?}, release {release:?}, pool {pool:?}")?;
+        let Self { seed, shutdown, stop, release, replacements, tool_changes, pool, threads, streams, .. } = self;
+        writeln!(
+            f,
+            "program {seed}: shutdown {shutdown:?}, stop {stop:?}, release {release:?}, pool {pool:?}, threads {threads:?}"
+        )?;
         writeln!(f, "  replacements {replacements:?}, tool changes {tool_changes}, small streams {streams:?}")?;
         for (nth, Root { node, mode, place, delay }) in self.roots.iter().enumerate() {
             writeln!(f, "  root {nth}: {mode:?} {place:?}, after {delay} yields")?;

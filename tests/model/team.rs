@@ -41,6 +41,9 @@ pub(crate) fn runtime(world: &Arc<World>, actors: &[ActorRef<Mail>]) -> Result<R
         .tool(WithContext { world: Arc::clone(world), who: Who::Context })
         .tool(WithContext { world: Arc::clone(world), who: Who::Always })
         .call_ids(CallId::seeded(world.program.seed));
+    if let Some(threads) = world.program.threads {
+        builder = builder.blocking_threads(threads);
+    }
     for person in [0, 1] {
         let world = Arc::clone(world);
         builder = builder.user(Who::Person(person).name(), "Answers.", move |forward: Arc<Forward>| {
