@@ -241,6 +241,10 @@ async fn a_call_that_a_tool_drops_reaches_two_levels_below_before_their_next_ste
             waits.notified().await;
             go.notify_one();
             drop(calling);
+            // The tool goes on, and with it the scope of all that it calls.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
             Ok("".into())
         }
     });
