@@ -105,6 +105,7 @@ const HOWS: &Choices<How> = &[
 
 const HOWS_OF_ALWAYS: &Choices<How> = &[
     (20, How::InTurn, ""),
+    (10, How::BlockOn, ""),
     (15, How::AtOnce, ""),
     (2, How::Unpolled, "kept"),
     (2, How::PolledOnce, "kept"),
@@ -267,7 +268,8 @@ impl Draw<'_> {
         if levels > 0 {
             let tool = self.reserve(spot.below(false), Who::Always);
             let below = self.chain(spot.below(false).below(false), levels - 1);
-            turns.push(vec![self.fill(tool, Deed::Call(How::InTurn), vec![vec![below]])]);
+            let how = if self.rng.chance(50) { How::BlockOn } else { How::InTurn };
+            turns.push(vec![self.fill(tool, Deed::Call(how), vec![vec![below]])]);
         }
         self.fill(agent, Deed::Return, turns)
     }
@@ -347,5 +349,5 @@ impl Draw<'_> {
 
 /// Whether calls made so may be cancelled without the rest of the tree.
 fn is_fragile(how: How) -> bool {
-    !matches!(how, How::InTurn | How::AtOnce)
+    !matches!(how, How::InTurn | How::BlockOn | How::AtOnce)
 }

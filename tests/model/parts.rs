@@ -4,7 +4,7 @@
 /// call each other; `AGENTOUTO_SKIP=actors` leaves some out.
 pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
     ("actors", "ractor actors as peers: at once, later, never, dead, calling back"),
-    ("always", "hand-written tools with `Blocking::Always` that await calls of agents"),
+    ("always", "hand-written tools with `Blocking::Always` that await calls of agents, or block on them"),
     ("blocking", "`tool::blocking` functions, some of which block until they are released"),
     ("cancel", "calls that are cancelled, and then awaited"),
     ("context", "hand-written tools that call agents through their `ToolContext`"),

@@ -154,6 +154,8 @@ pub(crate) enum Payload {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum How {
     InTurn,
+    /// In turn, with the thread blocked meanwhile.
+    BlockOn,
     AtOnce,
     /// In tasks that are awaited.
     Spawned,

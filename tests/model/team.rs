@@ -299,12 +299,14 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
         let (name, content) = world.address(child);
         caller.call_agent(name, content)
     };
-    match how {
-        How::InTurn => {
-            for child in children {
-                world.judge(*child, &calling(*child).await);
-            }
+    let in_turn = async {
+        for child in children {
+            world.judge(*child, &calling(*child).await);
         }
+    };
+    match how {
+        How::InTurn => in_turn.await,
+        How::BlockOn => tokio::runtime::Handle::current().block_on(in_turn),
         How::AtOnce => {
             join_all(children.iter().map(|child| async { world.judge(*child, &calling(*child).await) })).await;
         }
