@@ -133,6 +133,23 @@ async fn an_actor_is_called_by_agents_and_calls_agents() {
 }
 
 #[tokio::test]
+async fn calls_that_actors_answered_leave_no_tasks() {
+    let (clerk, _) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let model = Scripted::computed(|_: &Request| Reply::text("42"));
+    let runtime = team(model, ["expert"]).actor("clerk", "Knows whom to ask.", clerk.clone()).build().unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..10 {
+        runtime.user("alice").caller().call_agent("clerk", "go").await.unwrap();
+    }
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), before);
+    clerk.stop(None);
+}
+
+#[tokio::test]
 async fn an_actor_that_does_not_answer_is_an_error_and_never_a_hang() {
     let ask = |question: &'static str| async move {
         let (clerk, stopped) = Clerk::spawn(None, Clerk, ()).await.unwrap();
