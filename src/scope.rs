@@ -238,10 +238,10 @@ impl Tracker {
         }
     }
 
-    /// Waits until no part of a call has ended for a while, or until no call is alive.
+    /// Waits until no part of a call has ended for a while.
     async fn stalled(&self) {
         let mut before = None;
-        while self.count() > 0 {
+        loop {
             let ended = self.progress();
             if before.replace(ended) == Some(ended) {
                 return;
