@@ -64,6 +64,23 @@ async fn a_hundred_thousand_calls_one_after_the_other_within_one_call_leave_memo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_thousand_runs_one_after_the_other_leave_memory_flat() {
+    let _alone = ALONE.lock().await;
+    let model = Scripted::computed(|_: &Request| Reply::text("ok"));
+    let runtime = Runtime::builder().provider("fake", model).agent(Agent::new("a", "Work.")).build().unwrap();
+    let mut before = 0;
+    for nth in 0..31_000 {
+        if nth == 1_000 {
+            before = resident_mb();
+        }
+        runtime.run("a", "go").await.unwrap();
+    }
+    let grown = resident_mb() - before;
+    println!("30,000 runs in a row: {grown} MB more");
+    assert!(grown < 5, "{grown} MB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_is_kept_after_its_run_leaves_memory_flat() {
     struct Keep(Arc<OnceLock<Caller>>);
     impl Tool for Keep {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
-use agentouto::{BoxFuture, CallError, CallId, Content, EventKind, Reply, Request, ToolContext};
+use agentouto::{BoxFuture, CallError, CallId, Content, EventKind, Reply, Request, Runtime, ToolContext};
 use futures_util::{FutureExt as _, poll};
 use serde_json::json;
 use tokio::time::timeout;
@@ -121,8 +121,22 @@ mod a_call_that_is_kept {
     #[tokio::test(start_paused = true)]
     async fn by_a_tokio_runtime_that_is_not_driven_has_its_return_before_a_shutdown_ends_the_streams() {
         let runtime = team(leaving(), ["b"]).build().unwrap();
+        let call = runtime.user("service").caller().call_agent("b", "x");
+        has_its_return_before_a_shutdown_ends_the_streams(&runtime, call).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_a_log_by_a_tokio_runtime_that_is_not_driven_has_its_return_as_well() {
+        let runtime = team(leaving(), ["b"]).build().unwrap();
+        let call = Box::pin(runtime.user("service").forward("b", "x"));
+        has_its_return_before_a_shutdown_ends_the_streams(&runtime, call).await;
+    }
+
+    async fn has_its_return_before_a_shutdown_ends_the_streams(
+        runtime: &Runtime,
+        mut call: impl Future<Output: Send> + Unpin + Send,
+    ) {
         let mut events = runtime.events(100);
-        let mut call = runtime.user("service").caller().call_agent("b", "x");
         let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // It is driven until the model is asked, and then never again.
         let until_asked = async {
