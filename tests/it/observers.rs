@@ -330,3 +330,18 @@ async fn what_a_failed_request_cost_is_in_the_log() {
     let tree = log.tree();
     assert_eq!(tree.calls()[1].usage, Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
 }
+
+#[tokio::test]
+async fn a_call_counts_the_events_that_were_not_read_in_time() {
+    let many = || (0..70_000).fold(Reply::default(), |reply, _| reply.and_tool("unknown", json!({})));
+    let runtime = team(Scripted::new().replies("a", [many(), Reply::text("done")]), ["a"]).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    let mut read = u64::from(call.next_event().await.is_some());
+    (&mut call).await.unwrap();
+    while call.next_event().await.is_some() {
+        read += 1;
+    }
+    assert!(call.lost_events() > 4_000);
+    // The Forward, two requests and replies, 70,000 refusals and the Return.
+    assert_eq!(read + call.lost_events(), 70_006);
+}
