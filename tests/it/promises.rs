@@ -18,6 +18,7 @@ use agentouto::{
 };
 use futures_util::FutureExt as _;
 use futures_util::future::join;
+use futures_util::poll;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -152,6 +153,37 @@ fn no_more_functions_block_than_the_limit_after_one_has_waited_for_a_call() {
         });
         let runtime = team(model, ["a", "b"]).tool(ask).tool(measure).tool(nothing).blocking_threads(1);
         runtime.build().unwrap().run("a", "go").await.unwrap();
+    });
+    assert_eq!(most.most(), 1);
+}
+
+/// The same when the function keeps the call beyond its end.
+#[test]
+fn no_more_functions_block_than_the_limit_after_one_has_kept_a_call() {
+    let measured = AtOnce::default();
+    let most = measured.clone();
+    within(20, several, async move {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keeping = Arc::clone(&kept);
+        let keep = With("keep", Blocking::Always, move |context: ToolContext| {
+            let kept = Arc::clone(&keeping);
+            async move {
+                let mut calling = context.caller.call_agent("b", "x");
+                assert!(poll!(&mut calling).is_pending());
+                kept.lock().unwrap().push(calling);
+                Ok("kept".into())
+            }
+        });
+        let measure = tool::blocking("measure", "", move |_: NoArguments| measured.measured());
+        let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => Reply::tool("keep", json!({})).into(),
+            ("a", 1) => (0..3).fold(Reply::default(), |reply, _| reply.and_tool("measure", json!({}))).into(),
+            ("b", _) => ScriptedReply::from(Reply::text("late")).after(Duration::from_secs(3_600)),
+            _ => Reply::text("done").into(),
+        });
+        let runtime = team(model, ["a", "b"]).tool(keep).tool(measure).blocking_threads(1);
+        runtime.build().unwrap().run("a", "go").await.unwrap();
+        drop(kept);
     });
     assert_eq!(most.most(), 1);
 }
