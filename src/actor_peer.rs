@@ -56,6 +56,8 @@ impl Callee for ActorCall {
         }
         let stop = Stop::Forget(scope.clone());
         tokio::spawn(async move {
+            // What is below ends when the actor has answered, when it has ended without, and when tokio drops this task.
+            let _below = scope.cancel_on_drop();
             tokio::select! {
                 () = scope.cancelled() => {}
                 // A port that a dead actor's state still holds would never be heard of.

@@ -105,7 +105,7 @@ const HOWS: &Choices<How> = &[
 
 const HOWS_OF_ALWAYS: &Choices<How> = &[
     (20, How::InTurn, ""),
-    (10, How::BlockOn, ""),
+    (10, How::BlockOn, "threads"),
     (15, How::AtOnce, ""),
     (2, How::Unpolled, "kept"),
     (2, How::PolledOnce, "kept"),
@@ -268,7 +268,8 @@ impl Draw<'_> {
         if levels > 0 {
             let tool = self.reserve(spot.below(false), Who::Always);
             let below = self.chain(spot.below(false).below(false), levels - 1);
-            let how = if self.rng.chance(50) { How::BlockOn } else { How::InTurn };
+            let blocks = self.parts.draws("threads") && self.rng.chance(50);
+            let how = if blocks { How::BlockOn } else { How::InTurn };
             turns.push(vec![self.fill(tool, Deed::Call(how), vec![vec![below]])]);
         }
         self.fill(agent, Deed::Return, turns)

@@ -4,8 +4,8 @@
 //!
 //! - `AGENTOUTO_PROGRAMS=100000` says how many programs are run, `AGENTOUTO_FIRST` from which seed on.
 //! - `AGENTOUTO_SEED=17` prints and runs the program of one seed, `AGENTOUTO_TIMES` times on each kind of tokio runtime.
-//! - `AGENTOUTO_ONLY=actors,cancel` and `AGENTOUTO_SKIP=actors` say what programs are made of, and `AGENTOUTO_SKIP` and
-//!   `AGENTOUTO_ALSO` what is checked; `parts.rs` has the names. The same seed gives another program then.
+//! - `AGENTOUTO_ONLY=actors,cancel` and `AGENTOUTO_SKIP=actors` say what programs are made of, and `AGENTOUTO_SKIP` what
+//!   is checked; `AGENTOUTO_ALSO` adds to both; `parts.rs` has the names. The same seed gives another program then.
 //! - `AGENTOUTO_WORKERS` says how many programs run at once (default: 4, because most of them wait most of the time), and
 //!   `AGENTOUTO_SECONDS` after how long a program hangs (default: 20).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "these are tests")]

@@ -4,7 +4,7 @@
 /// call each other; `AGENTOUTO_SKIP=actors` leaves some out.
 pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
     ("actors", "ractor actors as peers: at once, later, never, dead, calling back"),
-    ("always", "hand-written tools with `Blocking::Always` that await calls of agents, or block on them"),
+    ("always", "hand-written tools with `Blocking::Always` that await calls of agents"),
     ("blocking", "`tool::blocking` functions, some of which block until they are released"),
     ("cancel", "calls that are cancelled, and then awaited"),
     ("context", "hand-written tools that call agents through their `ToolContext`"),
@@ -24,11 +24,17 @@ pub(crate) const INGREDIENTS: &[(&str, &str)] = &[
     ("second", "calls made from a second tokio runtime"),
     ("shutdown", "shutdowns before or while calls run, out of a tool, or dropped and repeated"),
     ("slow", "small streams of events that are read late"),
-    ("threads", "one or two threads for tools that block, where none of these waits for its release"),
     ("tools", "async functions as tools"),
     ("undriven", "calls on a tokio runtime that is driven for a moment and then left alone"),
     ("versions", "an agent that leaves and joins with new instructions while it is called; tools that come and go"),
 ];
+
+/// What programs are made of only if `AGENTOUTO_ALSO` names it.
+pub(crate) const EXTRA_INGREDIENTS: &[(&str, &str)] = &[(
+    "threads",
+    "one or two threads for tools that block, where none of these waits for its release; tools with `Blocking::Always` that \
+     block on calls of agents",
+)];
 
 /// The checks that can be skipped by name, with `AGENTOUTO_SKIP`.
 pub(crate) const CHECKS: &[(&str, &str)] = &[
@@ -60,12 +66,15 @@ impl Parts {
         Self {
             only: list("AGENTOUTO_ONLY", &[INGREDIENTS]),
             skipped: list("AGENTOUTO_SKIP", &[INGREDIENTS, CHECKS]).unwrap_or_default(),
-            also: list("AGENTOUTO_ALSO", &[EXTRA_CHECKS]).unwrap_or_default(),
+            also: list("AGENTOUTO_ALSO", &[EXTRA_INGREDIENTS, EXTRA_CHECKS]).unwrap_or_default(),
         }
     }
 
     /// Whether programs may hold this ingredient. The empty name stands for what every program may hold.
     pub(crate) fn draws(&self, ingredient: &str) -> bool {
+        if EXTRA_INGREDIENTS.iter().any(|(extra, _)| *extra == ingredient) {
+            return self.also.iter().any(|part| part == ingredient);
+        }
         let is_known = INGREDIENTS.iter().any(|(known, _)| *known == ingredient);
         assert!(is_known || ingredient.is_empty(), "unknown ingredient `{ingredient}`");
         let is_wanted = self.only.is_none() || self.insists_on(ingredient);
