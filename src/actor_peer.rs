@@ -1,13 +1,13 @@
 //! Actors as peers: a Forward reaches one as a message of its own, and its answer is the Return.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
 use crate::call_ids::CallIds;
-use crate::delivery::{Callee, Deliver, ScopedCaller, Stop, end_in_a_while};
+use crate::delivery::{ActorPart, Callee, Deliver, ScopedCaller, Stop, end_in_a_while};
 use crate::error::CallError;
 use crate::message::{Caller, Content, Forward};
 use crate::outcome::{Lease, Outcome};
@@ -42,8 +42,10 @@ impl Callee for ActorCall {
         let (forward, outcome) = (Arc::clone(call.forward()), Arc::clone(call.outcome()));
         let ids = CallIds::under(forward.call_id);
         let caller = ScopedCaller { deliver, scope: scope.clone(), call: Arc::clone(&outcome), ids };
-        let reply = ReplyPort { call: outcome, scope: scope.clone(), _below: scope.cancel_on_drop() };
-        let name = || Arc::clone(&call.forward().receiver);
+        let part = Arc::new(ActorPart::new(call, scope.clone()));
+        let _below = scope.cancel_on_drop();
+        let reply = ReplyPort { call: Arc::clone(&outcome), scope: scope.clone(), part: Arc::downgrade(&part), _below };
+        let name = || Arc::clone(&outcome.forward().receiver);
         let incoming = Incoming { forward, caller: Caller(Arc::new(caller)), reply };
         let failed = match catch(|| (actor.send)(incoming)) {
             Ok(true) => None,
@@ -51,20 +53,17 @@ impl Callee for ActorCall {
             Err(message) => Some(CallError::Panicked { name: name(), message }),
         };
         if let Some(error) = failed {
-            call.answer(Err(error));
+            outcome.answer(Err(error));
             return None;
         }
-        let stop = Stop::Forget(scope.clone());
+        let stop = Stop::Forget(Arc::downgrade(&part));
         tokio::spawn(async move {
-            // What is below ends when the actor has answered, when it has ended without, and when tokio drops this task.
-            let _below = scope.cancel_on_drop();
             tokio::select! {
                 () = scope.cancelled() => {}
                 // A port that a dead actor's state still holds would never be heard of.
                 _ = actor.cell.wait(None) => {}
             }
-            let outcome = Arc::clone(call.outcome());
-            drop(call);
+            part.end();
             // A call that the actor made and that cannot end is not waited for.
             if !outcome.is_over() && !outcome.scope().is_cancelled() {
                 scope.cancel();
@@ -98,6 +97,7 @@ pub struct ReplyPort {
     call: Arc<Outcome>,
     /// Ends when the caller has cancelled the call, and when there is an answer.
     scope: Scope,
+    part: Weak<ActorPart>,
     _below: DropGuard,
 }
 
@@ -106,10 +106,14 @@ impl ReplyPort {
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
         if self.call.scope().is_cancelled() {
             self.call.withdraw();
-            self.call.end_if_alone();
+            self.end_part();
         }
         self.call.answer(result.map(Into::into));
-        self.call.end_if_alone();
+        self.end_part();
+    }
+
+    fn end_part(&self) {
+        self.part.upgrade().iter().for_each(|part| part.end());
     }
 
     /// Waits until the call is cancelled, or until the actor has ended. Work for it may end then.

@@ -4,7 +4,7 @@
 //! withdraws the Forward.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
@@ -17,6 +17,7 @@ use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallAgent, Content, Forward, Name};
 use crate::outcome::{Above, Lease, Outcome};
+use crate::panics::lock;
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
 use crate::tool::{Progress, ToolCallId, ToolError};
@@ -92,7 +93,7 @@ pub(crate) enum Stop {
     /// Kills an invocation. The call is over when it has ended.
     Kill(ActorCell),
     /// Cancels what an actor that is a peer does for the call, whose answer is not waited for.
-    Forget(Scope),
+    Forget(Weak<ActorPart>),
 }
 
 impl Stop {
@@ -101,11 +102,39 @@ impl Stop {
             // A scope that is cancelled has reached the invocation already.
             Self::Kill(_) if call.scope().is_cancelled() => {}
             Self::Kill(invocation) => invocation.kill(),
-            Self::Forget(below) => {
-                call.end_if_alone();
-                below.cancel();
+            Self::Forget(part) => {
+                if let Some(part) = part.upgrade() {
+                    part.end();
+                    part.below.cancel();
+                }
             }
         }
+    }
+}
+
+/// The part that an actor has in a call, which it serves as a peer. It ends with the first of these: the actor's answer, the
+/// actor's end, the cancellation of the call.
+pub(crate) struct ActorPart {
+    lease: Mutex<Option<Lease>>,
+    /// What the actor does for the call.
+    below: Scope,
+}
+
+impl ActorPart {
+    pub(crate) fn new(call: Lease, below: Scope) -> Self {
+        Self { lease: Mutex::new(Some(call)), below }
+    }
+
+    /// Ends the part, if it has not ended. What is below may go on.
+    pub(crate) fn end(&self) {
+        let lease = lock(&self.lease).take();
+        drop(lease);
+    }
+}
+
+impl Drop for ActorPart {
+    fn drop(&mut self) {
+        self.below.cancel();
     }
 }
 

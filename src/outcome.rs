@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -15,7 +15,7 @@ use crate::call_ids::OpenId;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{Content, Forward};
-use crate::panics::catch_and_log;
+use crate::panics::{catch_and_log, lock};
 use crate::scope::{Open, Scope};
 
 /// A Forward that was sent, and what came of it.
@@ -40,9 +40,6 @@ pub(crate) enum Above {
     /// Its id, where a source gave it.
     Id(#[expect(dead_code, reason = "it is free when it is dropped")] Box<OpenId>),
 }
-
-/// Added to the number of leases of a call that has ended before its last one was dropped: there are no more.
-const CLOSED: usize = 1 << 30;
 
 /// The Forward is not sent, and perhaps never will be.
 const UNSENT: u8 = 0;
@@ -93,7 +90,7 @@ impl Outcome {
 
     /// One more part of the call, unless it is over.
     pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
-        let more = |leases| (1..CLOSED).contains(&leases).then_some(leases + 1);
+        let more = |leases| (leases > 0).then_some(leases + 1);
         self.leases.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let lease = Lease(Arc::clone(self));
         (lease.phase.load(Ordering::Acquire) == OPEN).then_some(lease)
@@ -140,16 +137,9 @@ impl Outcome {
         }
     }
 
-    /// Ends the call if the only part that is alive is that of the one who says so.
-    pub(crate) fn end_if_alone(&self) {
-        if self.leases.compare_exchange(1, CLOSED + 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.end();
-        }
-    }
-
     /// Whether more than one part of the call is alive.
     pub(crate) fn has_leftovers(&self) -> bool {
-        (2..CLOSED).contains(&self.leases.load(Ordering::Acquire))
+        self.leases.load(Ordering::Acquire) > 1
     }
 
     /// Ends the call, whatever is alive of it.
@@ -174,7 +164,7 @@ impl Outcome {
             self.scope.tracker().leave(*place);
         }
         // Before the caller is woken, who would see a part that is alive still.
-        let next = match self.above.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let next = match lock(&self.above).take() {
             Some(Above::Call(lease)) => lease.give_up(),
             Some(Above::Id(_)) | None => None,
         };

@@ -157,6 +157,111 @@ mod a_call_that_is_kept {
     }
 }
 
+/// A call of an actor, `relay`, for which `expert` is called, on a tokio runtime of its own. The expert never answers.
+mod a_call_below_that_of_an_actor {
+    use super::*;
+
+    use agentouto::{Call, Forward, Incoming};
+    use ractor::{Actor, ActorProcessingErr, ActorRef};
+    use tokio::sync::mpsc::{self, UnboundedSender};
+
+    type Below = BoxFuture<'static, Result<Content, CallError>>;
+
+    /// An actor that hands on what it is asked.
+    struct Relay;
+
+    impl Actor for Relay {
+        type Msg = Incoming;
+        type State = UnboundedSender<Incoming>;
+        type Arguments = Self::State;
+
+        async fn pre_start(&self, _: ActorRef<Incoming>, to: Self::State) -> Result<Self::State, ActorProcessingErr> {
+            Ok(to)
+        }
+
+        async fn handle(
+            &self,
+            _: ActorRef<Incoming>,
+            incoming: Incoming,
+            to: &mut Self::State,
+        ) -> Result<(), ActorProcessingErr> {
+            Ok(to.send(incoming)?)
+        }
+    }
+
+    fn tokio_runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    async fn everybody_has_had_a_turn() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Makes both calls, and returns when both callees have begun.
+    fn calls(here: &tokio::runtime::Runtime, there: &tokio::runtime::Runtime) -> (Runtime, Call, Incoming, Below) {
+        let (to, mut asked) = mpsc::unbounded_channel();
+        let (relay, _) = here.block_on(Relay::spawn(None, Relay, to)).unwrap();
+        let never = |_: Arc<Forward>| std::future::pending::<Result<String, CallError>>();
+        let runtime = Runtime::builder().actor("relay", "", relay).user("expert", "", never).build().unwrap();
+        let mut call = runtime.user("alice").forward("relay", "go");
+        let incoming = here.block_on(async {
+            assert!(poll!(&mut call).is_pending());
+            asked.recv().await.unwrap()
+        });
+        let mut below = incoming.caller.call_agent("expert", "go");
+        there.block_on(async {
+            assert!(poll!(&mut below).is_pending());
+            everybody_has_had_a_turn().await;
+        });
+        (runtime, call, incoming, below)
+    }
+
+    fn ends_before_it(gives_it_up: impl FnOnce(Call, Incoming)) {
+        let (here, there) = (tokio_runtime(), tokio_runtime());
+        let (runtime, call, incoming, below) = calls(&here, &there);
+        let mut events = runtime.events(100);
+        call.cancel();
+        here.block_on(everybody_has_had_a_turn());
+        gives_it_up(call, incoming);
+        assert_eq!(there.block_on(below), Err(CallError::Cancelled));
+        let returns = std::iter::from_fn(|| events.try_next()).filter_map(|event| match event.kind {
+            EventKind::Return { answer } => Some(answer.sender.to_string()),
+            _ => None,
+        });
+        assert_eq!(returns.collect::<Vec<_>>(), ["expert", "relay"]);
+    }
+
+    #[test]
+    fn ends_before_it_if_the_actor_answers_after_a_cancellation() {
+        ends_before_it(|call, incoming| {
+            incoming.reply.send(Ok::<_, CallError>("too late"));
+            drop(call);
+        });
+    }
+
+    #[test]
+    fn ends_before_it_if_the_caller_drops_what_it_has_cancelled() {
+        ends_before_it(|call, incoming| {
+            drop(call);
+            drop(incoming);
+        });
+    }
+
+    #[test]
+    fn ends_with_the_tokio_runtime_that_began_it() {
+        let (here, there) = (tokio_runtime(), tokio_runtime());
+        let (_runtime, call, incoming, below) = calls(&here, &there);
+        drop(here);
+        let minute = Duration::from_secs(60);
+        let ended = there.block_on(async { timeout(minute, below).await.expect("it is cancelled") });
+        assert_eq!(ended, Err(CallError::Cancelled));
+        assert_eq!(there.block_on(call).unwrap_err().error, CallError::Unanswered { name: "relay".into() });
+        drop(incoming);
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_is_awaited_again_gives_the_same_result() {
     let (gate, mut keeper) = gate();
