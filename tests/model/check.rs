@@ -177,8 +177,11 @@ pub(crate) fn logs_are_in(world: &World, events: &[Event]) {
         let logged: HashSet<_> = logged.iter().copied().collect();
         let shown = calls.get(first).cloned().unwrap_or_default();
         if !shown.is_subset(&logged) || (is_whole && shown != logged) {
+            let differ = |event: &&Event| shown.symmetric_difference(&logged).any(|call_id| *call_id == event.call_id);
+            let lines: Vec<_> = events.iter().filter(differ).map(line).collect();
             let (shown, logged) = (shown.len(), logged.len());
-            world.flaw(format!("root {root}: the stream shows {shown} calls, and the log holds {logged}"));
+            let what = format!("root {root}: the stream shows {shown} calls, and the log holds {logged}");
+            world.flaw(format!("{what}; of the others the stream shows\n    {}", lines.join("\n    ")));
         }
     }
 }

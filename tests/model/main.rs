@@ -5,7 +5,7 @@
 //! - `AGENTOUTO_PROGRAMS=100000` says how many programs are run, `AGENTOUTO_FIRST` from which seed on.
 //! - `AGENTOUTO_SEED=17` prints and runs the program of one seed, `AGENTOUTO_TIMES` times on each kind of tokio runtime.
 //! - `AGENTOUTO_ONLY=actors,cancel` and `AGENTOUTO_SKIP=actors` say what programs are made of, and `AGENTOUTO_SKIP` what
-//!   is checked; `AGENTOUTO_ALSO` adds to both; `parts.rs` has the names. The same seed gives another program then.
+//!   is checked; `AGENTOUTO_ALSO` adds to the former; `parts.rs` has the names. The same seed gives another program then.
 //! - `AGENTOUTO_WORKERS` says how many programs run at once (default: 4, because most of them wait most of the time), and
 //!   `AGENTOUTO_SECONDS` after how long a program hangs (default: 20).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "these are tests")]
@@ -21,18 +21,20 @@ mod team;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use parts::Parts;
-use process::Process;
+use process::{LONGEST_IDLE, Process};
 use run::Flavour;
-use world::{World, lock};
+use world::{World, lock, settles};
 
 /// The longest that one program may take, in seconds.
 const LONGEST_RUN: u64 = 20;
 /// How many programs are run by default.
 const PROGRAMS: u64 = 2_000;
+/// The worlds that are alive still, or were when the last one was added.
+static WORLDS: Mutex<Vec<(u64, Weak<World>)>> = Mutex::new(Vec::new());
 
 #[test]
 fn whatever_a_program_does_every_call_has_one_outcome_and_nothing_is_left() {
@@ -50,7 +52,16 @@ fn whatever_a_program_does_every_call_has_one_outcome_and_nothing_is_left() {
         None => check_all(&parts),
     };
     assert!(failure.is_none(), "{}", failure.unwrap_or_default());
+    let is_all_gone = settles(LONGEST_IDLE, || left().is_empty());
+    assert!(is_all_gone, "the programs of these seeds left something that is alive still: {:?}", left());
     before.is_left_as_it_was();
+}
+
+/// The seeds of programs of which something is alive.
+fn left() -> Vec<u64> {
+    let mut worlds = lock(&WORLDS);
+    worlds.retain(|(_, world)| world.strong_count() > 0);
+    worlds.iter().map(|(seed, _)| *seed).collect()
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -99,6 +110,8 @@ fn check(seed: u64, parts: &Parts) -> Option<String> {
     let longest = Duration::from_secs(number("AGENTOUTO_SECONDS").unwrap_or(LONGEST_RUN));
     [Flavour::CurrentThread, Flavour::MultiThread].into_iter().find_map(|flavour| {
         let world = World::new(draw::program(seed, parts), parts.clone());
+        left();
+        lock(&WORLDS).push((seed, Arc::downgrade(&world)));
         let (end, ended) = mpsc::channel();
         let running = Arc::clone(&world);
         let thread = std::thread::spawn(move || {

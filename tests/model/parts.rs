@@ -40,16 +40,12 @@ pub(crate) const EXTRA_INGREDIENTS: &[(&str, &str)] = &[(
 pub(crate) const CHECKS: &[(&str, &str)] = &[
     ("again", "a call that is polled again gives the same outcome"),
     ("late_events", "no event of a call after its Return"),
+    ("late_forwards", "no Forward of a call after the Return of its parent"),
     ("late_streams", "a stream that is opened after the shutdown ends"),
     ("logs", "the logs and the stream of all events hold the same calls"),
+    ("requests", "every request to a model has ended before the Return of its call"),
     ("results", "what calls and tools give is what the program says"),
     ("returns", "every Forward has a Return when its log is handed out, or its stream ends"),
-];
-
-/// The checks that are made only if `AGENTOUTO_ALSO` names them.
-pub(crate) const EXTRA_CHECKS: &[(&str, &str)] = &[
-    ("late_forwards", "no Forward of a call after the Return of its parent"),
-    ("requests", "every request to a model has ended before the Return of its call"),
 ];
 
 /// Which parts are wanted.
@@ -66,7 +62,7 @@ impl Parts {
         Self {
             only: list("AGENTOUTO_ONLY", &[INGREDIENTS]),
             skipped: list("AGENTOUTO_SKIP", &[INGREDIENTS, CHECKS]).unwrap_or_default(),
-            also: list("AGENTOUTO_ALSO", &[EXTRA_INGREDIENTS, EXTRA_CHECKS]).unwrap_or_default(),
+            also: list("AGENTOUTO_ALSO", &[EXTRA_INGREDIENTS]).unwrap_or_default(),
         }
     }
 
@@ -88,12 +84,7 @@ impl Parts {
 
     /// Whether this check is made.
     pub(crate) fn checks(&self, part: &str) -> bool {
-        let is_named = |names: &[String]| names.iter().any(|name| name == part);
-        if EXTRA_CHECKS.iter().any(|(extra, _)| *extra == part) {
-            is_named(&self.also)
-        } else {
-            !is_named(&self.skipped)
-        }
+        !self.skipped.iter().any(|skipped| skipped == part)
     }
 }
 
