@@ -62,7 +62,7 @@ async fn run(world: &Arc<World>) {
         Ok(runtime) => runtime,
         Err(error) => return world.flaw(format!("the team could not be built: {error}")),
     };
-    world.set_runtime(Some(runtime.clone()));
+    world.set_runtime(runtime.clone());
     let streams = Streams::open(world, &runtime);
     let held = Held::default();
     let resume = Resume::default();
@@ -77,7 +77,10 @@ async fn run(world: &Arc<World>) {
         let result = calling.await;
         world.judge(world.program.roots[root].node, &result);
     }
-    use_all_kept(world).await;
+    for kept in world.take_kept(None) {
+        world.stage("what was kept in a tool or an actor until after the shutdown");
+        use_kept(world, kept).await;
+    }
     world.stage("tasks that tools and actors spawned");
     for task in world.take_tasks() {
         let _ = task.await;
@@ -87,14 +90,7 @@ async fn run(world: &Arc<World>) {
     late_stream(world, &runtime).await;
     dismiss(world, actors).await;
     check_ends(world);
-    world.set_runtime(None);
-}
-
-async fn use_all_kept(world: &Arc<World>) {
-    for kept in world.take_kept(None) {
-        world.stage("what was kept in a tool or an actor until after the shutdown");
-        use_kept(world, kept).await;
-    }
+    world.let_go();
 }
 
 /// Makes the calls, and does to them what the program says. It ends when all calls have ended that end by themselves.
@@ -570,9 +566,6 @@ async fn dismiss(world: &Arc<World>, actors: Vec<(ActorRef<Mail>, tokio::task::J
     while !world.take_threads_if_over() {
         tokio::time::sleep(Duration::from_micros(50)).await;
     }
-    // A function that blocks may keep its context late, and so may an actor that comes to the Forward of a call which is
-    // over. Kept for good, it would keep the world.
-    use_all_kept(world).await;
     yield_now(3).await;
     for (nth, (root, mark)) in world.roots.iter().zip(marks).enumerate() {
         let started = root.started.load(Ordering::SeqCst);

@@ -131,9 +131,14 @@ impl World {
         })
     }
 
-    pub(crate) fn set_runtime(&self, runtime: Option<Runtime>) {
-        let before = std::mem::replace(&mut *lock(&self.runtime), runtime);
-        drop(before);
+    pub(crate) fn set_runtime(&self, runtime: Runtime) {
+        *lock(&self.runtime) = Some(runtime);
+    }
+
+    /// The end of the run: the runtime and all that was kept are dropped, which would keep this world for good.
+    pub(crate) fn let_go(&self) {
+        let runtime = lock(&self.runtime).take();
+        drop((runtime, self.take_kept(None)));
     }
 
     pub(crate) fn runtime(&self) -> Option<Runtime> {
@@ -352,7 +357,11 @@ impl World {
     }
 
     pub(crate) fn keep(&self, kept: Kept) {
-        lock(&self.kept).push(kept);
+        // An actor that comes late to its Forward, and a function that blocks, may do so after the run.
+        let runtime = lock(&self.runtime);
+        if runtime.is_some() {
+            lock(&self.kept).push(kept);
+        }
     }
 
     /// What was kept in the tree of a root, or in all.
