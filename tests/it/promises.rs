@@ -188,6 +188,44 @@ fn no_more_functions_block_than_the_limit_after_one_has_kept_a_call() {
     assert_eq!(most.most(), 1);
 }
 
+/// The same when the function began the call in another poll, before an await.
+#[test]
+fn a_function_that_goes_on_to_wait_for_a_call_gives_its_place_to_another() {
+    let output = within(20, several, async {
+        let (waits, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begun, go) = (Arc::clone(&waits), Arc::clone(&goes_on));
+        let ask = With("ask", Blocking::Always, move |context: ToolContext| {
+            let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+            async move {
+                let mut below = context.caller.call_agent("below", "x");
+                assert!(poll!(&mut below).is_pending());
+                begun.notified().await;
+                go.notify_one();
+                Handle::current().block_on(below)?;
+                Ok("done".into())
+            }
+        });
+        let wait = With("wait", Blocking::Never, move |_| {
+            let (waits, goes_on) = (Arc::clone(&waits), Arc::clone(&goes_on));
+            async move {
+                waits.notify_one();
+                goes_on.notified().await;
+                Ok("waited".into())
+            }
+        });
+        let block = tool::blocking("block", "", |_: NoArguments| Ok::<_, String>("blocked"));
+        let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => Reply::tool("ask", json!({})),
+            ("below", 0) => Reply::tool("wait", json!({})),
+            ("below", 1) => Reply::tool("block", json!({})),
+            _ => Reply::text("over"),
+        });
+        let runtime = team(model, ["a", "below"]).tool(ask).tool(wait).tool(block).blocking_threads(1);
+        runtime.build().unwrap().run("a", "go").await.unwrap().output
+    });
+    assert_eq!(&*output, "over");
+}
+
 /// The head of `threads`: a thread that waits for a call of an agent, by `block_on`, gives its place to another.
 #[test]
 fn a_function_that_waits_for_two_calls_at_once_keeps_nobody_from_going_on() {
