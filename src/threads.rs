@@ -32,7 +32,12 @@ pub(crate) struct Threads(Arc<Pool>);
 impl Threads {
     /// A pool in which `limit` threads work at the same time. None is started yet.
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Pool { limit: limit.max(1), state: Mutex::default(), work: Condvar::new() }))
+        Self::with_most(limit, MAX_THREADS)
+    }
+
+    /// The same with another limit of threads than [`MAX_THREADS`].
+    fn with_most(limit: usize, most: usize) -> Self {
+        Self(Arc::new(Pool { limit: limit.max(1), most, state: Mutex::default(), work: Condvar::new() }))
     }
 
     /// Polls a future on these threads, within the tokio runtime of the caller. `None` if no thread could be started.
@@ -101,7 +106,10 @@ impl Drop for Threads {
 }
 
 struct Pool {
+    /// How many threads work at the same time.
     limit: usize,
+    /// How many there are, with those that wait for calls of agents.
+    most: usize,
     state: Mutex<State>,
     /// There is work, or there will be no more.
     work: Condvar,
@@ -248,7 +256,7 @@ impl Pool {
         if !missing {
             drop(state);
             self.work.notify_one();
-        } else if state.threads < MAX_THREADS && self.start().is_ok() {
+        } else if state.threads < self.most && self.start().is_ok() {
             state.threads += 1;
         } else if state.threads == state.waiting {
             // Nothing would ever take these up. Dropped outside the lock, because they are foreign code.
@@ -344,6 +352,41 @@ mod tests {
         let waits = threads.run(receiver);
         threads.run(async move { sender.send(7).unwrap() }).await.unwrap();
         assert_eq!(waits.await, Some(Ok(7)));
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_was_idle_stands_for_no_other() {
+        let threads = Threads::new(4);
+        for _ in 0..3 {
+            threads.run(async {}).await.unwrap();
+            while threads.0.lock().idle != 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let barrier = Arc::new(std::sync::Barrier::new(2));
+        let meet = || {
+            let barrier = Arc::clone(&barrier);
+            threads.run(async move { drop(barrier.wait()) })
+        };
+        assert_eq!(join_all([meet(), meet()]).await, [Some(()), Some(())]);
+    }
+
+    #[tokio::test]
+    async fn what_no_thread_could_ever_take_up_is_refused() {
+        let threads = Threads::with_most(1, 1);
+        let ((queued, is_queued), (release, gate)) = (mpsc::channel::<()>(), tokio::sync::oneshot::channel());
+        let waits = threads.run(async move {
+            is_queued.recv().unwrap();
+            tokio::runtime::Handle::current().block_on(waited_for(gate)).unwrap();
+        });
+        // In the queue before the only thread waits for a call, and after.
+        let first = threads.run(async {});
+        queued.send(()).unwrap();
+        assert_eq!(first.await, None);
+        assert_eq!(threads.run(async {}).await, None);
+        release.send(()).unwrap();
+        assert_eq!(waits.await, Some(()));
+        assert_eq!(threads.run(async {}).await, Some(()));
     }
 
     #[tokio::test]
