@@ -63,6 +63,31 @@ async fn fault_27_repeated_and_empty_ids_run_all_calls_and_stay_unique() {
     assert_eq!(read, [r#"x: {"n":1}"#, r#"x_1: {"n":2}"#, r#"call_2: {"n":3}"#]);
 }
 
+/// The ids of a call whose model makes one tool call a turn, with these ids, after such a history.
+async fn ids_of_single_calls<const N: usize>(given: [&'static str; N], history: Vec<ChatMessage>) -> String {
+    let model = Scripted::computed(move |request: &Request| match given.get(request.context.turns()) {
+        Some(id) => raw(id, "echo", "{}"),
+        None => {
+            let ids = request.context.messages().filter_map(|message| match message {
+                ChatMessage::Assistant { tool_calls, .. } => Some(&*tool_calls[0].id),
+                _ => None,
+            });
+            Reply::text(ids.collect::<Vec<_>>().join(" "))
+        }
+    });
+    let runtime = team(model, ["a"]).tool(echo()).build().unwrap();
+    runtime.user("alice").forward("a", "go").history(history).await.unwrap().output.to_string()
+}
+
+#[tokio::test]
+async fn fault_27_the_only_call_of_a_turn_has_an_id_of_its_own() {
+    assert_eq!(ids_of_single_calls(["x", "y", "x", ""], vec![]).await, "x y x_2 call_3");
+    assert_eq!(ids_of_single_calls(["", "call_0"], vec![]).await, "call_0 call_0_1");
+    let tool_calls = raw("x", "echo", "{}").tool_calls;
+    let said = ChatMessage::Assistant { text: None, reasoning: None, attachments: vec![], tool_calls, opaque: None };
+    assert_eq!(ids_of_single_calls(["x", "x"], vec![said]).await, "x x_1 x_2");
+}
+
 #[tokio::test]
 async fn fault_30_a_call_without_a_name_or_with_null_input_is_told_to_the_model() {
     let read = read_after(raw("1", "", "{}"), |builder| builder.tool(echo())).await;

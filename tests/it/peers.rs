@@ -133,6 +133,19 @@ async fn an_actor_is_called_by_agents_and_calls_agents() {
 }
 
 #[tokio::test]
+async fn an_actor_joins_a_runtime_that_is_at_work_and_leaves_it() {
+    let (clerk, _) = Clerk::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = team(Scripted::computed(|_: &Request| Reply::text("42")), ["expert"]).build().unwrap();
+    let ask = async || runtime.run("clerk", "how much?").await.map(|report| report.output);
+    let unknown = ask().await.unwrap_err().error;
+    runtime.join_actor("clerk", "Knows whom to ask.", clerk.clone()).unwrap();
+    assert_eq!(&*ask().await.unwrap(), "42");
+    assert!(runtime.leave("clerk"));
+    assert_eq!(ask().await.unwrap_err().error, unknown);
+    clerk.stop(None);
+}
+
+#[tokio::test]
 async fn calls_that_actors_answered_leave_no_tasks() {
     let (clerk, _) = Clerk::spawn(None, Clerk, ()).await.unwrap();
     let model = Scripted::computed(|_: &Request| Reply::text("42"));
