@@ -172,10 +172,6 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(value.into())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut array = Vec::new();
         while let Some(Json(item)) = items.next_element()? {
@@ -212,6 +208,9 @@ mod tests {
     #[test]
     fn fault_31_arguments_are_an_object_or_an_error() {
         check(r#"{"a": 1}"#, Ok(json!({"a": 1})));
+        let all =
+            json!({"null": null, "yes": true, "less": -1, "part": 0.5, "text": "\n", "both": [{"a": [false]}, "b"]});
+        check(&all.to_string(), Ok(all));
         check("", Ok(json!({})));
         check(" \n", Ok(json!({})));
         check(r#""{\"a\": 1}""#, Ok(json!({"a": 1})));
@@ -234,7 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn fault_34_a_hundred_mebibytes_are_not_read() {
+    fn fault_34_sixteen_mebibytes_are_read_and_not_one_byte_more() {
+        let padded = |length: usize| format!("{{}}{}", " ".repeat(length - 2));
+        check(&padded(LONGEST_ARGUMENTS), Ok(json!({})));
+        check(&padded(LONGEST_ARGUMENTS + 1), Err("at most 16777216 are read"));
         check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 16777216 are read"));
     }
 

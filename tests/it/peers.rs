@@ -300,6 +300,16 @@ async fn peers_join_and_leave_while_an_invocation_sees_the_roster_with_which_it_
     assert!(!runtime.leave("b"));
 }
 
+/// Who keeps what a seeded run said finds it again by the same ids, in the next version as well.
+#[test]
+fn the_ids_of_a_seed_stay_what_they_are() {
+    let mut ids = CallId::seeded(7);
+    assert_eq!(
+        [ids(), ids()].map(|id| id.to_string()),
+        ["c1ebb25b-3101-8c2f-be67-acbf20361a4f", "72577390-4720-849a-9866-ecb9340592bf"]
+    );
+}
+
 #[tokio::test]
 async fn a_seeded_run_repeats_every_id_whatever_the_threads_do() {
     let ids = || async {
