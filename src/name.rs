@@ -28,7 +28,6 @@ pub(crate) fn flaw(name: &str, reserved: &[&str]) -> Option<&'static str> {
         _ if is_reserved(name, reserved) => "the name is reserved",
         _ if name.chars().nth(LONGEST).is_some() => "a name may have at most 64 characters",
         _ if name.chars().any(char::is_control) => "a name must not have control characters",
-        _ if visible(name).next().is_none() => INVISIBLE,
         _ if [visible(name).next(), visible(name).last()].into_iter().flatten().any(char::is_whitespace) => {
             "a name must not begin or end with white space"
         }
@@ -191,6 +190,8 @@ mod tests {
             "\u{2800}",
             "✍\u{200d}",
             "\u{200d}✍",
+            "\u{200d}",
+            "\u{fe0f}",
         ] {
             check(name, Some("a name must not have characters that are invisible or turn text around"));
         }

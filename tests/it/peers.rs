@@ -625,6 +625,12 @@ async fn an_agent_is_reached_by_any_spelling_of_its_name_that_looks_the_same() {
 }
 
 #[tokio::test]
+async fn where_nobody_is_the_error_says_so() {
+    let error = Runtime::builder().build().unwrap().run("a", "go").await.unwrap_err();
+    assert!(error.to_string().ends_with("there are no agents"), "{error}");
+}
+
+#[tokio::test]
 async fn a_user_whose_name_could_be_misread_may_not_call() {
     let runtime = team(telling_prompts(), ["a"]).build().unwrap();
     for (name, reason) in [
