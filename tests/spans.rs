@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
-use agentouto::{Agent, CallError, Reply, Runtime, RuntimeBuilder};
+use agentouto::{Agent, CallError, Forward, ProviderError, ProviderErrorKind, Reply, Runtime, RuntimeBuilder};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -217,4 +217,31 @@ async fn the_spans_of_a_cancelled_call_say_so_on_every_level() {
     let kept = spans.kept.lock().unwrap();
     let ends = kept.iter().filter(|span| span.name == "invoke_agent").map(|span| span.fields.get("error.type"));
     assert_eq!(ends.collect::<Vec<_>>(), [Some(&"cancelled".to_owned()); 2]);
+}
+
+#[tokio::test]
+async fn the_spans_of_what_failed_say_what_kind_of_failure_it_was() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let refused = ProviderError::new(ProviderErrorKind::InvalidRequest, "no such model");
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("search", json!({})).and_call_agent("b", "x").and_call_agent("carl", "x")])
+        .replies("a", [Reply::text("done")])
+        .replies("b", [ScriptedReply::error(refused)]);
+    let search = tool::function("search", "", |_: NoArguments| async { Err::<&str, _>("no index") });
+    let no = |_: Arc<Forward>| async { Err::<String, _>(CallError::failed("ask somebody else")) };
+    team(model).tool(search).user("carl", "", no).build().unwrap().run("a", "go").await.unwrap();
+    let kept = spans.kept.lock().unwrap();
+    let mut errors: Vec<_> =
+        kept.iter().filter_map(|span| Some((span.name, span.fields.get("error.type")?.as_str()))).collect();
+    errors.sort_unstable();
+    assert_eq!(
+        errors,
+        [
+            ("chat", "InvalidRequest"),
+            ("execute_tool", "tool_error"),
+            ("invoke_agent", "failed"),
+            ("invoke_agent", "provider_error")
+        ]
+    );
 }

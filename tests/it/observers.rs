@@ -9,7 +9,7 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Call, CallError, CallTree, Delta, Event, EventKind, Events, ProviderError, ProviderErrorKind, Reply,
+    Agent, Call, CallError, CallId, CallTree, Delta, Event, EventKind, Events, ProviderError, ProviderErrorKind, Reply,
     Request, Runtime, StopReason, Usage,
 };
 use futures_util::poll;
@@ -106,7 +106,10 @@ async fn a_report_has_the_messages_the_tokens_and_the_tree() {
     assert_eq!(path(&log), ["user > a: go", "a > b: x", "a < b: ok", "user < a: done"]);
     assert_eq!(log.usage(), Usage { input_tokens: 65, output_tokens: 11, ..Usage::default() });
     let calls = log.tree();
-    assert_eq!(log.usage_of(calls.calls()[1].call_id), Usage { input_tokens: 5, output_tokens: 5, ..Usage::default() });
+    let second = calls.calls()[1].call_id;
+    assert_eq!(calls.call(second).map(|call| call.call_id), Some(second));
+    assert!(calls.call(CallId::random()).is_none());
+    assert_eq!(log.usage_of(second), Usage { input_tokens: 5, output_tokens: 5, ..Usage::default() });
     assert_eq!(calls.to_string(), "a (60 + 6 tokens): done\n  b (5 + 5 tokens): ok\n");
 }
 
