@@ -366,7 +366,9 @@ mod tests {
         let barrier = Arc::new(std::sync::Barrier::new(2));
         let meet = || {
             let barrier = Arc::clone(&barrier);
-            threads.run(async move { drop(barrier.wait()) })
+            threads.run(async move {
+                barrier.wait();
+            })
         };
         assert_eq!(join_all([meet(), meet()]).await, [Some(()), Some(())]);
     }
