@@ -98,6 +98,13 @@ impl<T> Slot<T> {
     }
 }
 
+impl<T> Drop for Slot<T> {
+    /// A future that was being polled when its place was cleared has come back.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 impl Drop for Threads {
     fn drop(&mut self) {
         self.0.lock().is_closed = true;
@@ -379,7 +386,7 @@ mod tests {
         let ((queued, is_queued), (release, gate)) = (mpsc::channel::<()>(), tokio::sync::oneshot::channel());
         let waits = threads.run(async move {
             is_queued.recv().unwrap();
-            tokio::runtime::Handle::current().block_on(waited_for(gate)).unwrap();
+            Handle::current().block_on(waited_for(gate)).unwrap();
         });
         // In the queue before the only thread waits for a call, and after.
         let first = threads.run(async {});
@@ -403,6 +410,28 @@ mod tests {
         first.await.unwrap().unwrap();
         threads.run(async {}).await.unwrap();
         assert_eq!(began.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_while_it_is_polled_is_dropped_within_tokio() {
+        struct Dropped(mpsc::Sender<bool>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.send(Handle::try_current().is_ok()).unwrap();
+            }
+        }
+        let threads = Threads::new(1);
+        let ((begin, begun), (release, gate), (sender, dropped)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+        let running = threads.run(async move {
+            let _held = Dropped(sender);
+            begin.send(()).unwrap();
+            gate.recv().unwrap();
+            std::future::pending::<()>().await;
+        });
+        begun.recv().unwrap();
+        drop(running);
+        release.send(()).unwrap();
+        assert_eq!(dropped.recv(), Ok(true));
     }
 
     #[tokio::test]
