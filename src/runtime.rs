@@ -122,6 +122,18 @@ impl Runtime {
         &self.router
     }
 
+    /// A handle that does not keep the runtime in memory.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<Router> {
+        Arc::downgrade(&self.router)
+    }
+
+    /// The runtime, if somebody still has it.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn upgrade(router: &std::sync::Weak<Router>) -> Option<Self> {
+        router.upgrade().map(|router| Self { router })
+    }
+
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
     /// on; further ones fail.
     pub fn leave(&self, name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::try_join_all;
 use serde_json::Value;
@@ -21,6 +21,7 @@ use super::remote::Server;
 use super::{file, names};
 use crate::error::BuildError;
 use crate::message::Name;
+use crate::panics::lock;
 use crate::runtime::Runtime;
 
 /// Servers to be connected to, in the order in which their tools are offered.
@@ -135,15 +136,29 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds the tools to a runtime, and keeps them there as the servers have them.
+    /// Adds the tools to a runtime, and keeps them there as the servers have them, until [`Connections::leave`]. A runtime
+    /// that has them already stays as it is.
+    ///
+    /// The runtime is not kept in memory: it ends with its last handle, as without servers.
     ///
     /// # Errors
     ///
     /// When the runtime does not take them.
     pub fn join(&self, runtime: &Runtime) -> Result<(), BuildError> {
-        let member = Member::join(runtime, &self.links)?;
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).push(member);
+        let mut members = lock(&self.members);
+        members.retain(Member::is_alive);
+        if !members.iter().any(|member| member.is(runtime)) {
+            members.push(Member::join(runtime, &self.links)?);
+        }
         Ok(())
+    }
+
+    /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.
+    pub fn leave(&self, runtime: &Runtime) -> bool {
+        let mut members = lock(&self.members);
+        let left = members.iter().position(|member| member.is(runtime)).map(|place| members.remove(place));
+        drop(members);
+        left.is_some()
     }
 
     /// One of the servers.
@@ -186,8 +201,8 @@ impl Connections {
         let of = |link: &Arc<Link>| -> Vec<Refused> {
             link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
         };
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_name = members.iter().flat_map(Member::refused).cloned();
+        let members = lock(&self.members);
+        let by_name = members.iter().filter(|member| member.is_alive()).flat_map(Member::refused).cloned();
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
 
@@ -208,18 +223,24 @@ impl Drop for Connections {
     fn drop(&mut self) {
         self.links.iter().for_each(|link| link.close());
         self.keeping.abort_all();
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let members = std::mem::take(&mut *lock(&self.members));
+        drop(members);
     }
 }
 
-/// Lets every runtime have the tools as they are, whenever they change.
+/// Lets every runtime have the tools as they are, whenever they change, and forgets those that nobody has any more.
 async fn settle(mut revisions: watch::Receiver<()>, members: Arc<Mutex<Vec<Member>>>) {
     while revisions.changed().await.is_ok() {
-        for member in members.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            if let Err(error) = member.settle() {
+        // Dropped after the lock: with the last handle of a runtime goes foreign code.
+        let mut runtimes = Vec::new();
+        lock(&members).retain_mut(|member| {
+            let Some(runtime) = member.runtime() else { return false };
+            if let Err(error) = member.settle(&runtime) {
                 tracing::warn!(%error, "a runtime does not take the tools of MCP servers");
             }
-        }
+            runtimes.push(runtime);
+            true
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::definition::{Definition, Fingerprint, Refused};
 use super::link::Link;
@@ -11,15 +11,16 @@ use super::offered::Offered;
 use crate::error::BuildError;
 use crate::message::Name;
 use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
+use crate::router::Router;
 use crate::runtime::Runtime;
 use crate::tool::Tool;
 
 /// How often names are given anew when something else takes one in the same moment.
 const ATTEMPTS: usize = 10;
 
-/// One runtime. Dropped, the tools leave it.
+/// One runtime, which this does not keep in memory. Dropped, the tools leave it.
 pub(super) struct Member {
-    runtime: Runtime,
+    router: Weak<Router>,
     links: Arc<[Arc<Link>]>,
     /// What it has of ours.
     has: Vec<(Name, Fingerprint)>,
@@ -28,17 +29,30 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn join(runtime: &Runtime, links: &Arc<[Arc<Link>]>) -> Result<Self, BuildError> {
-        let (runtime, links) = (runtime.clone(), Arc::clone(links));
-        let mut member = Self { runtime, links, has: Vec::new(), refused: Vec::new() };
-        member.settle()?;
+        let (router, links) = (runtime.downgrade(), Arc::clone(links));
+        let mut member = Self { router, links, has: Vec::new(), refused: Vec::new() };
+        member.settle(runtime)?;
         Ok(member)
     }
 
-    /// Replaces the tools that the runtime has of ours by those that there are now.
-    pub(super) fn settle(&mut self) -> Result<(), BuildError> {
+    /// The runtime, if somebody still has it.
+    pub(super) fn runtime(&self) -> Option<Runtime> {
+        Runtime::upgrade(&self.router)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.router.strong_count() > 0
+    }
+
+    pub(super) fn is(&self, runtime: &Runtime) -> bool {
+        self.router.ptr_eq(&runtime.downgrade())
+    }
+
+    /// Replaces the tools that its runtime has of ours by those that there are now.
+    pub(super) fn settle(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS {
-            last = self.exchange();
+            last = self.exchange(runtime);
             if last.is_ok() {
                 break;
             }
@@ -46,14 +60,13 @@ impl Member {
         last
     }
 
-    fn exchange(&mut self) -> Result<(), BuildError> {
+    fn exchange(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
         let tools: Vec<(Arc<Link>, String, Arc<Definition>)> = self.links.iter().flat_map(approved).collect();
         let named: Vec<(&str, &str)> =
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let leaving = self.names();
         let names = {
-            let (ours, snapshot) =
-                (leaving.iter().collect::<HashSet<&Name>>(), self.runtime.router().registry().snapshot());
+            let (ours, snapshot) = (leaving.iter().collect::<HashSet<&Name>>(), runtime.router().registry().snapshot());
             let theirs = snapshot.tools.names().filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {
@@ -73,7 +86,7 @@ impl Member {
             }
         }
         if has != self.has {
-            self.runtime.exchange_tools(&leaving, joining)?;
+            runtime.exchange_tools(&leaving, joining)?;
             self.has = has;
         }
         if refused != self.refused {
@@ -94,7 +107,9 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if let Err(error) = self.runtime.exchange_tools(&self.names(), Vec::new()) {
+        if let Some(runtime) = self.runtime()
+            && let Err(error) = runtime.exchange_tools(&self.names(), Vec::new())
+        {
             tracing::warn!(%error, "tools of MCP servers could not leave a runtime");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentouto::mcp::{Error, OnChange, Server, Servers};
@@ -295,6 +296,39 @@ async fn fault_104_names_that_could_look_like_others_are_refused_and_shown_with_
         ("a/b", "another tool is `srv__a_b` as well"),
     ];
     assert_eq!(refused, expected.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())));
+}
+
+#[tokio::test]
+async fn a_runtime_that_was_joined_ends_with_its_last_handle() {
+    let (kept, servers) = with(hostile(&[])).await;
+    let captured = Arc::new(());
+    for _ in 0..100 {
+        let (runtime, held) = (runtime(), Arc::clone(&captured));
+        let holds = tool::function("holds", "Holds.", move |_: tool::NoArguments| {
+            let _held = &held;
+            std::future::ready("held")
+        });
+        runtime.join_tool(holds).unwrap();
+        servers.join(&runtime).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&captured), 1);
+    // The tools of those that are left still change.
+    have(&kept, json!({"what": "change", "tool": "one", "description": "One."})).await;
+    until_offered(&kept, &["do", "one"]).await;
+    assert!(servers.refused().is_empty());
+}
+
+#[tokio::test]
+async fn tools_leave_one_runtime_and_stay_in_another() {
+    let (one, servers) = with(hostile(&[])).await;
+    let two = runtime();
+    servers.join(&two).unwrap();
+    servers.join(&one).unwrap();
+    assert_eq!(offered(&one).await, ["do"], "joined again it has no tool twice");
+    assert!(servers.leave(&one) && !servers.leave(&one) && !servers.leave(&runtime()));
+    assert_eq!((offered(&one).await, offered(&two).await), (vec![], vec!["do".to_owned()]));
+    servers.join(&one).unwrap();
+    assert_eq!(offered(&one).await, ["do"]);
 }
 
 #[tokio::test]
