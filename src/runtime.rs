@@ -26,7 +26,7 @@ use crate::user::{Report, RunError, User};
 /// must be made within a [tokio](https://docs.rs/tokio) runtime whose time is enabled, and live no longer than that one.
 #[derive(Clone)]
 pub struct Runtime {
-    router: Arc<Router>,
+    pub(crate) router: Arc<Router>,
 }
 
 impl Runtime {
@@ -114,24 +114,6 @@ impl Runtime {
     pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
         let joining = specified(joining)?;
         self.router.registry().exchange_tools(leaving, &joining).map_err(taken_tool)
-    }
-
-    /// Who and what there is, for those who serve it to others.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn router(&self) -> &Router {
-        &self.router
-    }
-
-    /// A handle that does not keep the runtime in memory.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<Router> {
-        Arc::downgrade(&self.router)
-    }
-
-    /// The runtime, if somebody still has it.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn upgrade(router: &std::sync::Weak<Router>) -> Option<Self> {
-        router.upgrade().map(|router| Self { router })
     }
 
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go

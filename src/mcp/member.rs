@@ -29,7 +29,7 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn join(runtime: &Runtime, links: &Arc<[Arc<Link>]>) -> Result<Self, BuildError> {
-        let (router, links) = (runtime.downgrade(), Arc::clone(links));
+        let (router, links) = (Arc::downgrade(&runtime.router), Arc::clone(links));
         let mut member = Self { router, links, has: Vec::new(), refused: Vec::new() };
         member.settle(runtime)?;
         Ok(member)
@@ -37,7 +37,7 @@ impl Member {
 
     /// The runtime, if somebody still has it.
     pub(super) fn runtime(&self) -> Option<Runtime> {
-        Runtime::upgrade(&self.router)
+        self.router.upgrade().map(|router| Runtime { router })
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -45,7 +45,7 @@ impl Member {
     }
 
     pub(super) fn is(&self, runtime: &Runtime) -> bool {
-        self.router.ptr_eq(&runtime.downgrade())
+        self.router.as_ptr() == Arc::as_ptr(&runtime.router)
     }
 
     /// Replaces the tools that its runtime has of ours by those that there are now.
@@ -66,7 +66,7 @@ impl Member {
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let leaving = self.names();
         let names = {
-            let (ours, snapshot) = (leaving.iter().collect::<HashSet<&Name>>(), runtime.router().registry().snapshot());
+            let (ours, snapshot) = (leaving.iter().collect::<HashSet<&Name>>(), runtime.router.registry().snapshot());
             let theirs = snapshot.tools.names().filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {

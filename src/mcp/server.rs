@@ -150,7 +150,7 @@ impl AgentServer {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let roster = &self.runtime.router().registry().snapshot().roster;
+        let roster = &self.runtime.router.registry().snapshot().roster;
         let shown: Vec<_> = roster.peers().filter(|(name, _)| self.shows(name)).collect();
         let names = names::tool_names(shown.iter().map(|(name, _)| name));
         let schema = Arc::new(self.schema());
@@ -162,7 +162,7 @@ impl AgentServer {
 
     /// The agent behind a tool.
     fn agent(&self, tool: &str) -> Option<Name> {
-        let roster = &self.runtime.router().registry().snapshot().roster;
+        let roster = &self.runtime.router.registry().snapshot().roster;
         // Whoever has a name that is fit has it as a tool too.
         if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
             return Some(tool.into());
@@ -175,7 +175,7 @@ impl AgentServer {
     fn shows(&self, name: &str) -> bool {
         match &self.agents {
             Some(chosen) => chosen.iter().any(|chosen| **chosen == *name),
-            None => !self.runtime.router().is_user(name),
+            None => !self.runtime.router.is_user(name),
         }
     }
 
@@ -304,7 +304,7 @@ struct Comings<'a> {
 
 impl<'a> Comings<'a> {
     fn to(runtime: &'a Runtime) -> Self {
-        let changes = runtime.router().registry().changes();
+        let changes = runtime.router.registry().changes();
         Self { runtime, changes, known: roster(runtime) }
     }
 
@@ -321,7 +321,7 @@ impl<'a> Comings<'a> {
 }
 
 fn roster(runtime: &Runtime) -> Arc<Roster> {
-    Arc::clone(&runtime.router().registry().snapshot().roster)
+    Arc::clone(&runtime.router.registry().snapshot().roster)
 }
 
 /// What becomes of a call that the host no longer waits for. Few will read it.
