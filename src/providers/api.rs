@@ -117,8 +117,9 @@ impl<W: Wire> Api<W> {
         self
     }
 
-    /// For how long nothing may arrive. Default: 60 seconds. It does not count until a reply that comes in one piece
-    /// begins, while the model is at work.
+    /// For how long nothing may arrive of a reply that has begun. Default: 60 seconds. A reply begins with the first piece
+    /// of its text, of a tool call or of an attachment. Until then the model is at work, which
+    /// [`total_timeout`](Self::total_timeout) alone limits, whether somebody looks on or not.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.endpoint().http.idle_timeout = limit;

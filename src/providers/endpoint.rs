@@ -35,7 +35,7 @@ impl<W: Wire> Endpoint<W> {
         };
         let body = body::encode::<W>(request, expect)?;
         let url = W::url(&self.address, &request.agent.model, expect);
-        let mut answer = self.http.post(&url, body, expect).await?;
+        let mut answer = self.http.post(&url, body).await?;
         let mut draft = Draft::new(growth);
         let mut decoder = W::Decoder::default();
         // A server may answer in the other way than it was asked to.
@@ -89,7 +89,11 @@ impl<W: Wire> Endpoint<W> {
                 Err(error) => return Err(error),
             }
             let event = events.event();
-            match decoder.event(event, draft) {
+            let read = decoder.event(event, draft);
+            if !draft.is_empty() || draft.is_complete() {
+                answer.begin();
+            }
+            match read {
                 Ok(Progress::More) => {}
                 Ok(Progress::Unknown) => self.pass_over(event.name),
                 Ok(Progress::Last) => {

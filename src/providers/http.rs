@@ -29,7 +29,7 @@ pub(crate) struct Http {
     secrets: Vec<SecretString>,
     /// How long connecting may take.
     pub(crate) connect_timeout: Duration,
-    /// For how long nothing may arrive.
+    /// For how long nothing may arrive of a reply that has begun.
     pub(crate) idle_timeout: Duration,
     /// How long all of it may take.
     pub(crate) total_timeout: Duration,
@@ -83,24 +83,20 @@ impl Http {
     }
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
-    pub(crate) async fn post(&self, url: &str, body: Bytes, expect: Expect) -> Result<Answer<'_>, ProviderError> {
+    pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Answer<'_>, ProviderError> {
         let deadline = after(self.total_timeout);
         let lane = self.lane(url)?;
         let request = lane.client.post(url).headers(self.headers.clone()?).body(body);
         let sending = async { request.send().await.map_err(|error| self.broken(error)) };
-        let response = match expect {
-            Expect::Whole => within(deadline, self.total_timeout, "no answer began", sending).await?,
-            Expect::Events => self.before_idle(deadline, "no answer began", sending).await?,
-        };
+        let response = within(deadline, self.total_timeout, "no answer began", sending).await?;
         if response.version() < Version::HTTP_2 {
             self.is_plain.store(true, Ordering::Relaxed);
         }
         let request_id = request_id(&response);
-        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, received: 0 };
-        match answer.response.status().is_success() {
-            true => Ok(answer),
-            false => Err(answer.refusal().await),
-        }
+        let is_success = response.status().is_success();
+        let (has_begun, received) = (!is_success, 0);
+        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, has_begun, received };
+        if is_success { Ok(answer) } else { Err(answer.refusal().await) }
     }
 
     /// What a text shows, without the secrets in it.
@@ -141,19 +137,6 @@ impl Http {
             .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)))
     }
 
-    async fn before_idle<T>(
-        &self,
-        deadline: Instant,
-        what: &str,
-        future: impl Future<Output = Result<T, ProviderError>>,
-    ) -> Result<T, ProviderError> {
-        let idle = after(self.idle_timeout);
-        match idle < deadline {
-            true => within(idle, self.idle_timeout, what, future).await,
-            false => within(deadline, self.total_timeout, what, future).await,
-        }
-    }
-
     fn broken(&self, error: reqwest::Error) -> ProviderError {
         let host = error.url().and_then(|url| url.host_str()).map(|host| format!("`{host}`: ")).unwrap_or_default();
         let kind = if error.is_builder() {
@@ -183,6 +166,8 @@ pub(crate) struct Answer<'h> {
     response: reqwest::Response,
     request_id: Option<String>,
     deadline: Instant,
+    /// Something of what is wanted has arrived.
+    has_begun: bool,
     received: usize,
 }
 
@@ -201,6 +186,12 @@ impl Answer<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Something of the reply has arrived: from now on the limit of idle time holds. Until then a model is at work, and how
+    /// long it takes to begin has nothing to do with who looks on.
+    pub(crate) fn begin(&mut self) {
+        self.has_begun = true;
     }
 
     /// Waits a little for the end behind the last event, so that the connection can be used again.
@@ -286,6 +277,7 @@ impl Answer<'_> {
 
     async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
         while let Some(chunk) = self.chunk().await? {
+            self.begin();
             body.extend_from_slice(&chunk);
         }
         Ok(())
@@ -294,7 +286,12 @@ impl Answer<'_> {
     async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let http = self.http;
         let arriving = async { self.response.chunk().await.map_err(|error| http.broken(error)) };
-        let chunk = http.before_idle(self.deadline, "nothing arrived", arriving).await?;
+        let idle = after(http.idle_timeout);
+        let (deadline, limit) = match self.has_begun && idle < self.deadline {
+            true => (idle, http.idle_timeout),
+            false => (self.deadline, http.total_timeout),
+        };
+        let chunk = within(deadline, limit, "nothing arrived", arriving).await?;
         self.received += chunk.as_ref().map_or(0, Bytes::len);
         match self.received > LARGEST_BODY {
             true => {

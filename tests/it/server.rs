@@ -21,6 +21,8 @@ pub(crate) struct Answer {
     pieces: Vec<Vec<u8>>,
     /// Between the pieces; none: they leave together, one chunk each.
     pause: Option<Duration>,
+    /// Before it begins.
+    delay: Duration,
     end: End,
 }
 
@@ -35,7 +37,7 @@ enum End {
 impl Answer {
     pub(crate) fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
-        Self { status, headers, pieces: vec![body.into()], pause: None, end: End::Complete }
+        Self { status, headers, pieces: vec![body.into()], pause: None, delay: Duration::ZERO, end: End::Complete }
     }
 
     pub(crate) fn json(status: u16, body: &Value) -> Self {
@@ -68,6 +70,18 @@ impl Answer {
         let (first, second) = body.split_at(bytes);
         self.pieces = vec![first.to_vec(), second.to_vec()];
         self.pause = Some(Duration::ZERO);
+        self
+    }
+
+    /// With a pause after each piece.
+    pub(crate) fn with_pauses(mut self, pause: Duration) -> Self {
+        self.pause = Some(pause);
+        self
+    }
+
+    /// Not before so much time has passed.
+    pub(crate) fn delayed(mut self, delay: Duration) -> Self {
+        self.delay = delay;
         self
     }
 
@@ -230,7 +244,8 @@ pub(crate) async fn read(socket: &mut TcpStream) -> Option<Heard> {
 }
 
 async fn write(socket: &mut TcpStream, answer: Answer, connection: &str) -> std::io::Result<()> {
-    let Answer { status, pause, end, .. } = answer;
+    let Answer { status, pause, delay, end, .. } = answer;
+    tokio::time::sleep(delay).await;
     let mut head = format!("HTTP/1.1 {status} X\r\ntransfer-encoding: chunked\r\nconnection: {connection}\r\n");
     for (name, value) in &answer.headers {
         head += &format!("{name}: {value}\r\n");

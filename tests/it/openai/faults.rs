@@ -290,6 +290,31 @@ async fn fault_20_silence_ends() {
     assert_eq!(ask(Answer::events(finished).then_silence()).await.0.unwrap(), Reply::text("whole"));
 }
 
+/// A model may think for minutes: before its server answers, and after that before the first piece.
+#[tokio::test(start_paused = true)]
+async fn fault_20_silence_before_a_reply_begins_ends_with_the_whole_time_whether_somebody_looks_on_or_not() {
+    let head = ": alive\n\n".to_owned() + &chunks(&[delta(json!({"role": "assistant", "content": ""}))]);
+    let rest = said("done") + &chunks(&[finish("stop")]) + "data: [DONE]\n\n";
+    let events = || Answer::events(head.clone() + &rest);
+    let whole = || Answer::json(200, &json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}));
+    let late = 500 * SECOND;
+    for answer in [
+        events().delayed(late),
+        whole().delayed(late),
+        events().split_at(head.len()).with_pauses(late),
+        whole().split_at(1).with_pauses(59 * SECOND),
+    ] {
+        assert_eq!(ask(answer).await.0.unwrap().text.as_deref(), Some("done"));
+    }
+    let never = Answer::events(head.clone()).then_silence();
+    for answer in [events().delayed(700 * SECOND), whole().delayed(700 * SECOND), never] {
+        let error = fails(answer).await;
+        assert!(error.kind == Timeout && error.message.ends_with("within 600s"), "{error}");
+    }
+    let begun = events().split_at(head.len() + said("done").len()).with_pauses(61 * SECOND);
+    assert_eq!(&*fails(begun).await.message, "nothing arrived within 60s");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fault_21_and_22_a_drip_without_end_ends() {
     for drip in [Answer::events(": alive\n\n"), Answer::new(200, "application/json", " ")] {
