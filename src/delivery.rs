@@ -133,6 +133,7 @@ impl ActorPart {
 }
 
 impl Drop for ActorPart {
+    /// The task that waits for the actor is over, or tokio has dropped it.
     fn drop(&mut self) {
         self.below.cancel();
     }
