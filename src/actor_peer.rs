@@ -41,8 +41,9 @@ impl Callee for ActorCall {
         let scope = call.scope().child();
         let (forward, outcome) = (Arc::clone(call.forward()), Arc::clone(call.outcome()));
         let ids = CallIds::under(forward.call_id);
-        let caller = ScopedCaller { deliver, scope: scope.clone(), call: Arc::clone(&outcome), ids };
-        let part = Arc::new(ActorPart::new(call, scope.clone()));
+        let caller =
+            ScopedCaller { deliver: Arc::downgrade(&deliver), scope: scope.clone(), call: Arc::clone(&outcome), ids };
+        let part = Arc::new(ActorPart::new(call, scope.clone(), deliver));
         let _below = scope.cancel_on_drop();
         let reply = ReplyPort { call: Arc::clone(&outcome), scope: scope.clone(), part: Arc::downgrade(&part), _below };
         let name = || Arc::clone(&outcome.forward().receiver);

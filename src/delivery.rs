@@ -118,11 +118,12 @@ pub(crate) struct ActorPart {
     lease: Mutex<Option<Lease>>,
     /// What the actor does for the call.
     below: Scope,
+    _deliver: Arc<dyn Deliver>,
 }
 
 impl ActorPart {
-    pub(crate) fn new(call: Lease, below: Scope) -> Self {
-        Self { lease: Mutex::new(Some(call)), below }
+    pub(crate) fn new(call: Lease, below: Scope, deliver: Arc<dyn Deliver>) -> Self {
+        Self { lease: Mutex::new(Some(call)), below, _deliver: deliver }
     }
 
     /// Ends the part, if it has not ended. What is below may go on.
@@ -160,7 +161,8 @@ pub(crate) fn check_tokio(callee: &Name) -> Result<(), CallError> {
 
 /// Calls agents for a tool or an actor, in its name, as long as its own call goes on.
 pub(crate) struct ScopedCaller {
-    pub(crate) deliver: Arc<dyn Deliver>,
+    /// Held by who serves the call, as long as that goes on: a caller that is kept keeps no runtime.
+    pub(crate) deliver: Weak<dyn Deliver>,
     /// Ends with the tool, or with the actor's answer.
     pub(crate) scope: Scope,
     /// The call that is served.
@@ -172,11 +174,12 @@ impl CallAgent for ScopedCaller {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
-        let (deliver, call, scope) = (Arc::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
+        let (deliver, call, scope) = (Weak::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
         let calling = async move {
             check_tokio(&forward.receiver)?;
             // Nothing is sent for a call that is over.
             let parent = call.lease().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
+            let deliver = deliver.upgrade().ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
             deliver.deliver(forward, &below, Some(Above::Call(parent))).await

@@ -54,7 +54,7 @@ impl ToolRun {
             agent: Arc::clone(&forward.receiver),
             tool_call_id: Arc::clone(&call.id),
             caller: Caller(Arc::new(ScopedCaller {
-                deliver,
+                deliver: Arc::downgrade(&deliver),
                 scope,
                 call: Arc::clone(agent_call.outcome()),
                 ids: CallIds::under(id),
