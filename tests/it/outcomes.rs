@@ -354,6 +354,20 @@ async fn a_context_that_is_kept_after_its_tool_tells_observers_nothing_and_sends
     assert_eq!(runtime.invocations(), 0);
 }
 
+#[tokio::test]
+async fn a_caller_that_is_kept_after_its_tool_keeps_no_runtime() {
+    let (kept, held) = (Arc::new(Mutex::new(Vec::new())), Arc::new(()));
+    let (keeping, captured) = (Arc::clone(&kept), Arc::clone(&held));
+    let keep = With("keep", move |context: ToolContext| {
+        let _captured = &captured;
+        keeping.lock().unwrap().push(context.caller);
+        async { Ok("kept".into()) }
+    });
+    let model = Scripted::new().replies("a", [Reply::tool("keep", json!({})), Reply::text("done")]);
+    team(model, ["a"]).tool(keep).build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!((kept.lock().unwrap().len(), Arc::strong_count(&held)), (1, 1));
+}
+
 async fn use_after_its_end(context: &ToolContext) {
     context.progress(agentouto::Progress::default());
     for callee in ["b", "nobody"] {
