@@ -223,6 +223,7 @@ impl Drop for Connections {
     fn drop(&mut self) {
         self.links.iter().for_each(|link| link.close());
         self.keeping.abort_all();
+        // Dropped after the lock, as in `settle`.
         let members = std::mem::take(&mut *lock(&self.members));
         drop(members);
     }

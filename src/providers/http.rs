@@ -93,10 +93,11 @@ impl Http {
             self.is_plain.store(true, Ordering::Relaxed);
         }
         let request_id = request_id(&response);
-        let is_success = response.status().is_success();
-        let (has_begun, received) = (!is_success, 0);
-        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, has_begun, received };
-        if is_success { Ok(answer) } else { Err(answer.refusal().await) }
+        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, has_begun: false, received: 0 };
+        match answer.response.status().is_success() {
+            true => Ok(answer),
+            false => Err(answer.refusal().await),
+        }
     }
 
     /// What a text shows, without the secrets in it.
@@ -254,6 +255,8 @@ impl Answer<'_> {
 
     /// The error that an answer is which is not a success.
     async fn refusal(mut self) -> ProviderError {
+        // No model is at work.
+        self.begin();
         let status = self.response.status();
         let location = self.header(LOCATION.as_str()).and_then(|to| self.response.url().join(to).ok());
         let (kind, what) = match location.filter(|_| status.is_redirection()) {
