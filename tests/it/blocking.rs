@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::gate::gate;
 use crate::silent::silent;
-use crate::team::{With, on_threads, team};
+use crate::team::{With, on_threads, team, tokio_runtime};
 
 /// A tool that is polled where it may block.
 struct Blocks<T>(T);
@@ -52,7 +52,7 @@ fn said(block: impl Fn() -> String + Send + Sync + 'static) -> String {
 #[test]
 fn a_function_that_blocks_may_have_a_tokio_runtime_of_its_own() {
     let own = || {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let tokio = tokio_runtime(1);
         tokio.block_on(async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             "fine".to_owned()

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::gate::gate;
 use crate::silent::{Letter, silent};
-use crate::team::{With, odd_in_events, odd_in_log, on_threads, path, team};
+use crate::team::{With, everybody_has_had_a_turn, odd_in_events, odd_in_log, on_threads, path, team};
 
 /// A model whose agent `a` calls `b`, who opens the gate.
 fn two_levels() -> Scripted {
@@ -242,9 +242,7 @@ async fn a_call_that_a_tool_drops_reaches_two_levels_below_before_their_next_ste
             go.notify_one();
             drop(calling);
             // The tool goes on, and with it the scope of all that it calls.
-            for _ in 0..20 {
-                tokio::task::yield_now().await;
-            }
+            everybody_has_had_a_turn().await;
             Ok("".into())
         }
     });

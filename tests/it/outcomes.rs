@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::gate::gate;
 use crate::silent::silent;
-use crate::team::{With, odd_in_events, odd_in_log, on_threads, path, team};
+use crate::team::{With, everybody_has_had_a_turn, odd_in_events, odd_in_log, on_threads, path, team, tokio_runtime};
 
 /// A model whose agent `a` uses the tool `leave`, and whose agent `b` never answers.
 fn leaving() -> Scripted {
@@ -137,7 +137,7 @@ mod a_call_that_is_kept {
         mut call: impl Future<Output: Send> + Unpin + Send,
     ) {
         let mut events = runtime.events(100);
-        let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let other = tokio_runtime(1);
         // It is driven until the model is asked, and then never again.
         let until_asked = async {
             assert!(poll!(&mut call).is_pending());
@@ -189,16 +189,6 @@ mod a_call_below_that_of_an_actor {
         }
     }
 
-    fn tokio_runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-    }
-
-    async fn everybody_has_had_a_turn() {
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-    }
-
     /// Makes both calls, and returns when both callees have begun.
     fn calls(here: &tokio::runtime::Runtime, there: &tokio::runtime::Runtime) -> (Runtime, Call, Incoming, Below) {
         let (to, mut asked) = mpsc::unbounded_channel();
@@ -219,7 +209,7 @@ mod a_call_below_that_of_an_actor {
     }
 
     fn ends_before_it(gives_it_up: impl FnOnce(Call, Incoming)) {
-        let (here, there) = (tokio_runtime(), tokio_runtime());
+        let (here, there) = (tokio_runtime(1), tokio_runtime(1));
         let (runtime, call, incoming, below) = calls(&here, &there);
         let mut events = runtime.events(100);
         call.cancel();
@@ -251,7 +241,7 @@ mod a_call_below_that_of_an_actor {
 
     #[test]
     fn ends_with_the_tokio_runtime_that_began_it() {
-        let (here, there) = (tokio_runtime(), tokio_runtime());
+        let (here, there) = (tokio_runtime(1), tokio_runtime(1));
         let (_runtime, call, incoming, below) = calls(&here, &there);
         drop(here);
         let minute = Duration::from_secs(60);

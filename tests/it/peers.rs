@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::silent::silent;
-use crate::team::{With, path, team};
+use crate::team::{With, everybody_has_had_a_turn, path, team};
 
 #[tokio::test]
 async fn a_peer_answers_its_caller_and_nobody_else() {
@@ -155,9 +155,7 @@ async fn calls_that_actors_answered_leave_no_tasks() {
     for _ in 0..10 {
         runtime.user("alice").caller().call_agent("clerk", "go").await.unwrap();
     }
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
+    everybody_has_had_a_turn().await;
     assert_eq!(tasks(), before);
     clerk.stop(None);
 }

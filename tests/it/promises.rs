@@ -24,14 +24,16 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::team::tokio_runtime;
+
 // What the tests have in common.
 
 fn several() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    tokio_runtime(2)
 }
 
 fn single() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio_runtime(1)
 }
 
 /// Runs on a thread and a tokio runtime of its own, and fails when that takes too long.

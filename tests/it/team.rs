@@ -47,16 +47,27 @@ fn odd(steps: impl Iterator<Item = (CallId, &'static str)>) -> Vec<CallId> {
     calls.into_iter().filter(|(_, steps)| *steps != ["forward", "return"]).map(|(call, _)| call).collect()
 }
 
+pub(crate) fn tokio_runtime(threads: usize) -> tokio::runtime::Runtime {
+    let tokio = match threads {
+        1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        _ => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+    };
+    tokio.unwrap()
+}
+
+/// Gives every other task of this thread its turn, and those that it wakes.
+pub(crate) async fn everybody_has_had_a_turn() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Runs a future on a tokio runtime of its own. What is not over within a minute hangs, perhaps with its thread, on
 /// which no timer would fire any more.
 pub(crate) fn on_threads<T: Send + 'static>(threads: usize, future: impl Future<Output = T> + Send + 'static) -> T {
     let (sender, receiver) = std::sync::mpsc::channel();
     let running = std::thread::spawn(move || {
-        let tokio = match threads {
-            1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
-            _ => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
-        };
-        let tokio = tokio.unwrap();
+        let tokio = tokio_runtime(threads);
         let output = tokio.block_on(future);
         tokio.shutdown_background();
         sender.send(output).unwrap();
