@@ -197,7 +197,12 @@ impl CallAgent for ScopedCaller {
     }
 
     fn run_blocking(&self, work: Work) -> Work {
-        let running = self.scope.threads().run(work);
+        // The thread may take this up before the tokio runtime has dropped what is cancelled.
+        let scope = self.scope.clone();
+        let running = self
+            .scope
+            .threads()
+            .run(async move { if scope.is_cancelled() { Err(CallError::Cancelled.into()) } else { work.await } });
         Box::pin(async move { running.await.unwrap_or_else(|| Err(NO_THREAD.into())) })
     }
 }

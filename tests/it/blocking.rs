@@ -154,6 +154,36 @@ async fn fault_46_a_function_that_waits_for_its_turn_never_begins_after_its_call
     assert_eq!(runs.load(Ordering::SeqCst), 2, "for the first and the third call");
 }
 
+/// The tokio runtime of the call has no time to drop what waits for a thread.
+#[tokio::test]
+async fn a_function_that_waits_for_its_turn_never_begins_although_its_tokio_runtime_is_blocked() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Payment {
+        to: String,
+    }
+    let (begins, begun) = std::sync::mpsc::channel();
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let pay = tool::blocking("pay", "Pays.", move |payment: Payment| {
+        // Both end with the test as well.
+        let _ = begins.send(payment.to);
+        let _ = gate.lock().unwrap().recv();
+    });
+    let model = Scripted::computed(|request: &Request| match request.context.messages().last() {
+        Some(ChatMessage::User(content)) => Reply::tool("pay", json!({"to": &*content.text})),
+        _ => Reply::text("done"),
+    });
+    let runtime = team(model, ["a"]).tool(pay).blocking_threads(1).build().unwrap();
+    let mut calls = ["first", "second", "third"].map(|to| runtime.user("alice").forward("a", to));
+    for call in &mut calls {
+        while !matches!(call.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}
+    }
+    assert_eq!(begun.recv().unwrap(), "first");
+    calls[1].cancel();
+    release.send(()).unwrap();
+    assert_eq!(begun.recv().unwrap(), "third");
+}
+
 #[tokio::test]
 async fn a_tool_that_may_block_is_dropped_at_an_await_when_its_call_is_cancelled() {
     let (gate, mut keeper) = gate();

@@ -1,6 +1,5 @@
 //! What a run of a program shares: counts, signals, what was kept, and the flaws that were seen.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -75,7 +74,8 @@ pub(crate) struct Spell {
     node: usize,
     thread: ThreadId,
     start: u64,
-    finish: Option<u64>,
+    /// When it ended, and on which thread.
+    finish: Option<(u64, ThreadId)>,
 }
 
 /// What a tool or an actor kept beyond its end.
@@ -341,19 +341,16 @@ impl World {
     /// to begin one; that is told from a late beginning by what the thread did at the end: it ran another function.
     pub(crate) fn late_spells(&self) -> Vec<usize> {
         let spells = lock(&self.spells);
-        let mut freed: HashMap<ThreadId, u64> = HashMap::new();
-        let mut late = Vec::new();
-        let mut in_order: Vec<_> = spells.iter().collect();
-        in_order.sort_by_key(|spell| spell.start);
-        for spell in in_order {
+        // One that awaits may end on another thread than that on which it began.
+        let freed = |thread, since, until| {
+            let mut finishes = spells.iter().filter_map(|spell| spell.finish);
+            finishes.any(|(finish, on)| on == thread && since < finish && finish < until)
+        };
+        let is_late = |spell: &&Spell| {
             let end = lock(&self.root_of(spell.node).end).map(|(end, _)| end);
-            let before = freed.get(&spell.thread);
-            if end.zip(before).is_some_and(|(end, before)| end < *before && *before < spell.start) {
-                late.push(spell.node);
-            }
-            freed.insert(spell.thread, spell.finish.unwrap_or(u64::MAX));
-        }
-        late
+            end.is_some_and(|end| freed(spell.thread, end, spell.start))
+        };
+        spells.iter().filter(is_late).map(|spell| spell.node).collect()
     }
 
     pub(crate) fn keep(&self, kept: Kept) {
@@ -458,7 +455,7 @@ pub(crate) struct Blocking {
 
 impl Drop for Blocking {
     fn drop(&mut self) {
-        let finish = self.world.now();
+        let finish = (self.world.now(), std::thread::current().id());
         lock(&self.world.spells)[self.place].finish = Some(finish);
     }
 }
