@@ -130,6 +130,19 @@ impl Context {
         }
     }
 
+    /// What the model said in the replies that paused just before, and then `last`.
+    pub(crate) fn resumed(&self, last: Option<&Arc<str>>) -> Arc<str> {
+        let is_paused = |message: &&ChatMessage| matches!(message, ChatMessage::Assistant { tool_calls, .. } if tool_calls.is_empty());
+        let mut paused = self.messages.iter().rev().take_while(is_paused).peekable();
+        if paused.peek().is_none() {
+            return last.cloned().unwrap_or_default();
+        }
+        let mut texts: Vec<&str> = paused.filter_map(ChatMessage::text).collect();
+        texts.reverse();
+        texts.extend(last.map(|last| &**last));
+        texts.concat().into()
+    }
+
     /// What the model attached in this invocation so far, and then what it attached `last`.
     pub(crate) fn attachments(&self, last: Vec<Attachment>) -> Vec<Attachment> {
         self.messages.iter().flat_map(ChatMessage::attachments).cloned().chain(last).collect()
@@ -228,6 +241,13 @@ impl ChatMessage {
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
         let (attachments, tool_calls) = Default::default();
         Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Assistant { text, .. } => text.as_deref(),
+            Self::User(_) | Self::Tool { .. } => None,
+        }
     }
 
     fn attachments(&self) -> &[Attachment] {

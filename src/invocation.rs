@@ -152,6 +152,7 @@ impl<'a> Life<'a> {
             match turn::next(&mut self.request.context, reply, tools, roster) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.act(actions).await?,
+                Step::Fail(error) => return Err(self.failed(*error)),
             }
         }
     }
@@ -176,7 +177,11 @@ impl<'a> Life<'a> {
         let (reply, latency) = replying.instrument(span.clone()).await;
         asking.end(&reply, latency);
         span::replied(&span, &reply);
-        reply.map_err(|error| CallError::Provider { provider: Arc::clone(provider_name), error })
+        reply.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: ProviderError) -> CallError {
+        CallError::Provider { provider: Arc::clone(&self.doors.entry.provider_name), error }
     }
 
     /// Carries out all actions of a turn at once, and records what came of them in order.
@@ -243,7 +248,7 @@ impl Future for Acting {
             *self = Self::Using(run.start());
         }
         match &mut *self {
-            Self::Calling(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_result),
+            Self::Calling(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_call),
             Self::Using(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
             Self::Waiting(_) => Poll::Pending,
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),

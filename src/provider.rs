@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::context::Context;
-use crate::error::ProviderError;
+use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::{Attachment, CallId, Name};
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -158,6 +158,48 @@ pub enum StopReason {
     #[serde(untagged)]
     Other(Arc<str>),
 }
+
+impl StopReason {
+    /// Whether the model goes on where it stopped when it is asked again: Anthropic pauses a
+    /// [long turn](https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons) with tools of its own.
+    pub(crate) fn is_pause(&self) -> bool {
+        matches!(self, Self::Other(word) if &**word == "pause_turn")
+    }
+
+    /// The reason why text that ended so is no whole answer, if it is none.
+    pub(crate) fn flaw(&self) -> Option<(ProviderErrorKind, String)> {
+        match self {
+            Self::Length => Some((
+                ProviderErrorKind::Truncated,
+                "the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it".to_owned(),
+            )),
+            Self::ContentFilter => Some((
+                ProviderErrorKind::ContentFilter,
+                "a filter, or the model itself, cut the reply short".to_owned(),
+            )),
+            Self::Other(word) if FAILED.contains(&&**word) => {
+                Some((ProviderErrorKind::InvalidResponse, format!("the reply ended with `{word}`")))
+            }
+            Self::Stop | Self::ToolCalls | Self::Other(_) => None,
+        }
+    }
+}
+
+/// What servers say of a reply that failed on the way: [Gemini](https://ai.google.dev/api/generate-content#FinishReason),
+/// OpenRouter, DeepSeek, GLM, SGLang.
+const FAILED: [&str; 11] = [
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+    "MALFORMED_RESPONSE",
+    "OTHER",
+    "error",
+    "insufficient_system_resource",
+    "network_error",
+    "sensitive",
+    "abort",
+];
 
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::error::CallError;
 use crate::message::{CallId, Caller, Content, Name};
 use crate::name::NameMap;
 use crate::spelling::Spellings;
@@ -115,6 +116,20 @@ impl ToolOutput {
             Ok(content) => Self { content, is_error: false },
             Err(error) => Self { content: format!("Error: {error}").into(), is_error: true },
         }
+    }
+
+    /// What a call of an agent gave. Of a reply that failed on the way it shows what had arrived, which was paid for.
+    pub(crate) fn from_call(result: Result<Content, CallError>) -> Self {
+        let partial = match &result {
+            Err(CallError::Provider { error, .. }) => error.partial.as_deref().cloned().unwrap_or_default(),
+            _ => return Self::from_result(result),
+        };
+        let mut output = Self::from_result(result);
+        if let Some(text) = partial.words() {
+            output.content.text = format!("{}\nWhat had arrived:\n{text}", output.content.text).into();
+        }
+        output.content.attachments = partial.attachments;
+        output
     }
 }
 

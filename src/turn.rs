@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::builtin;
 use crate::context::Context;
-use crate::error::list;
+use crate::error::{ProviderError, list};
 use crate::message::{Content, Name};
 use crate::name::{CALL_AGENT, FINISH};
 use crate::prompt::Roster;
@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Finish(Content),
     /// It does all of this at once, and then asks the model again. One action for each tool call, in order.
     Act(Vec<Action>),
+    /// It fails: the reply is no whole answer.
+    Fail(Box<ProviderError>),
 }
 
 /// What one tool call comes to.
@@ -33,7 +35,8 @@ pub(crate) enum Action {
 
 /// Takes a reply into the context and says what follows.
 ///
-/// - Without tool calls, its text is the answer, or the words of its refusal.
+/// - Without tool calls, its text is the answer, or the words of its refusal. A reply that was cut or that failed is an
+///   error that carries it. One that paused is asked for the rest.
 /// - With a `finish` that can be read, the first such is the answer, and nothing else is done.
 /// - With a `finish` that cannot be read, nothing is done either: the model meant to end, not to go on.
 /// - A reply with tool calls that was cut at the output limit is not acted upon. Some of them may be complete, but they are
@@ -42,8 +45,7 @@ pub(crate) enum Action {
 /// The answer carries all that the model attached in this invocation: in earlier turns, and in this reply.
 pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
     if reply.tool_calls.is_empty() {
-        let text = reply.words().cloned().unwrap_or_default();
-        return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
+        return said(context, reply);
     }
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
@@ -59,6 +61,24 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
         false => action(call, tools, roster).unwrap_or_else(refuse),
     });
     Step::Act(actions.collect())
+}
+
+/// What follows from a reply without tool calls.
+fn said(context: &mut Context, reply: Reply) -> Step {
+    if reply.stop_reason.is_pause() {
+        context.hear(reply);
+        return Step::Act(Vec::new());
+    }
+    let flaw = reply.stop_reason.flaw().filter(|_| reply.refusal.is_none());
+    let text = context.resumed(reply.words());
+    let attachments = context.attachments(reply.attachments);
+    match flaw {
+        None => Step::Finish(Content { text, attachments }),
+        Some((kind, message)) => {
+            let partial = Reply { text: Some(text), attachments, ..reply };
+            Step::Fail(ProviderError { partial: Some(partial.into()), ..ProviderError::new(kind, message) }.into())
+        }
+    }
 }
 
 fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
@@ -123,6 +143,10 @@ mod tests {
         let seen: Vec<String> = match step {
             Step::Finish(answer) => vec![format!("finish {answer}")],
             Step::Act(actions) => actions.iter().map(shown).collect(),
+            Step::Fail(error) => {
+                let partial = error.partial.unwrap();
+                vec![format!("fail {:?}: {} | {}", error.kind, error.message, partial.text.unwrap())]
+            }
         };
         assert_eq!(seen, expected);
     }
@@ -165,6 +189,47 @@ mod tests {
                 "refuse: missing required argument `message`",
             ],
         );
+    }
+
+    #[test]
+    fn text_that_was_cut_or_failed_is_an_error_that_carries_it() {
+        let check = |stop_reason: StopReason, expected: &str| {
+            check(Reply { stop_reason, ..Reply::text("The rep") }, &[expected]);
+        };
+        check(
+            StopReason::Length,
+            "fail Truncated: the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it | The rep",
+        );
+        check(
+            StopReason::ContentFilter,
+            "fail ContentFilter: a filter, or the model itself, cut the reply short | The rep",
+        );
+        for word in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "error"] {
+            let expected = format!("fail InvalidResponse: the reply ended with `{word}` | The rep");
+            check(StopReason::Other(word.into()), &expected);
+        }
+        check(StopReason::Other("eos".into()), "finish The rep");
+    }
+
+    #[test]
+    fn a_model_that_declines_in_words_has_answered() {
+        let declined = Reply { refusal: Some("I cannot.".into()), ..Reply::default() };
+        check(Reply { stop_reason: StopReason::ContentFilter, ..declined }, &["finish I cannot."]);
+    }
+
+    #[test]
+    fn a_reply_that_paused_is_part_of_the_answer() {
+        let (mut context, tools, roster) = (context(), toolbox(&[]), Roster::default());
+        let paused = |text: &str| Reply { stop_reason: StopReason::Other("pause_turn".into()), ..Reply::text(text) };
+        let mut next = |reply: Reply| next(&mut context, reply, &tools, &roster);
+        for text in ["Let me ", "search. "] {
+            assert!(matches!(next(paused(text)), Step::Act(actions) if actions.is_empty()));
+        }
+        let answer = "Let me search. Found.";
+        assert!(matches!(next(Reply::text("Found.")), Step::Finish(content) if &*content.text == answer));
+        let cut = Reply { stop_reason: StopReason::Length, ..Reply::text("Fou") };
+        let Step::Fail(error) = next(cut) else { panic!("it was cut") };
+        assert_eq!(error.partial.unwrap().text.as_deref(), Some("Let me search. Fou"));
     }
 
     #[test]

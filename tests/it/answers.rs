@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Attachment, AttachmentKind, ChatMessage, Reply, Request};
+use agentouto::{Attachment, AttachmentKind, CallError, ChatMessage, ProviderErrorKind, Reply, Request, StopReason};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -82,4 +82,31 @@ async fn a_refusal_beside_tool_calls_stays_in_the_context() {
         let ChatMessage::Assistant { text, .. } = &messages[1] else { panic!("{messages:?}") };
         assert_eq!(text.as_deref(), Some("Not that."));
     }
+}
+
+#[tokio::test]
+async fn a_reply_that_was_cut_is_an_error_that_carries_it_and_its_caller_reads_it() {
+    let cut = Reply { stop_reason: StopReason::Length, ..painting(Reply::text("Half a rep"), "half") };
+    let (sender, mut shown) = mpsc::unbounded_channel();
+    let b = cut.clone();
+    let model = Scripted::computed(move |request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("b", _) => b.clone(),
+        (_, 0) => Reply::call_agent("b", "report"),
+        _ => {
+            sender.send(request.context.messages().last().cloned()).unwrap();
+            Reply::text("done")
+        }
+    });
+    let runtime = team(model, ["a", "b"]).build().unwrap();
+    runtime.run("a", "go").await.unwrap();
+    let Some(Some(ChatMessage::Tool { output, .. })) = shown.recv().await else { panic!("the output of the call") };
+    let told = "Error: [fake] the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it\n\
+                What had arrived:\nHalf a rep";
+    assert_eq!((&*output.content.text, output.is_error), (told, true));
+    assert_eq!(output.content.attachments, [picture("half")]);
+
+    let CallError::Provider { error, .. } = runtime.run("b", "go").await.unwrap_err().error else {
+        panic!("the reply is no answer")
+    };
+    assert_eq!((error.kind, error.partial.as_deref()), (ProviderErrorKind::Truncated, Some(&cut)));
 }
