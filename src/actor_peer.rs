@@ -43,6 +43,8 @@ impl Callee for ActorCall {
         let ids = CallIds::under(forward.call_id);
         let caller =
             ScopedCaller { deliver: Arc::downgrade(&deliver), scope: scope.clone(), call: Arc::clone(&outcome), ids };
+        // A port that does not get there is dropped, which must not be the call's outcome.
+        let _underway = call.clone();
         let part = Arc::new(ActorPart::new(call, scope.clone(), deliver));
         let _below = scope.cancel_on_drop();
         let reply = ReplyPort { call: Arc::clone(&outcome), scope: scope.clone(), part: Arc::downgrade(&part), _below };
@@ -67,7 +69,7 @@ impl Callee for ActorCall {
             part.end();
             // A call that the actor made and that cannot end is not waited for.
             if !outcome.is_over() && !outcome.scope().is_cancelled() {
-                scope.cancel();
+                drop(part);
                 end_in_a_while(outcome).await;
             }
         });
@@ -110,7 +112,6 @@ impl ReplyPort {
             self.end_part();
         }
         self.call.answer(result.map(Into::into));
-        self.end_part();
     }
 
     fn end_part(&self) {
@@ -120,6 +121,12 @@ impl ReplyPort {
     /// Waits until the call is cancelled, or until the actor has ended. Work for it may end then.
     pub async fn cancelled(&self) {
         self.scope.cancelled().await;
+    }
+}
+
+impl Drop for ReplyPort {
+    fn drop(&mut self) {
+        self.end_part();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way of a Forward from its caller to the callee, and of the result back: [`Delivery`].
 //!
-//! A callee begins when the delivery is first polled, and needs no further poll to end. A delivery that is dropped
+//! A callee begins when the delivery is first polled, unless the call is cancelled, and needs no further poll to end. A delivery that is dropped
 //! withdraws the Forward.
 
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::tool::{Progress, ToolCallId, ToolError};
 /// The door through which a Forward leaves.
 pub(crate) trait Deliver: Send + Sync {
     /// Sends a Forward at once.
-    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, above: Option<Above>) -> Delivery;
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, above: Above) -> Delivery;
 }
 
 /// A callee that has not begun.
@@ -67,7 +67,10 @@ impl Future for Delivery {
             Self::Refused(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error()))),
             Self::Sent { call, waiting, stop } => {
                 if let Some((lease, callee)) = waiting.take() {
-                    *stop = callee.begin(lease);
+                    match lease.scope().is_cancelled() {
+                        true => lease.withdraw(),
+                        false => *stop = callee.begin(lease),
+                    }
                 }
                 call.poll_result(context)
             }
@@ -182,7 +185,7 @@ impl CallAgent for ScopedCaller {
             let deliver = deliver.upgrade().ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
-            deliver.deliver(forward, &below, Some(Above::Call(parent))).await
+            deliver.deliver(forward, &below, Above::Call(parent)).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }

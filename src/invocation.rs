@@ -210,7 +210,7 @@ impl<'a> Life<'a> {
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Some(Above::Call(self.call.clone())))
+        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Above::Call(self.call.clone()))
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {

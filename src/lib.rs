@@ -21,7 +21,8 @@
 //! Invocations are unlinked actors. The tree of lifetimes is that of futures: a caller's pending call kills the callee
 //! when it is dropped, and all calls below a held one share a cancellation that reaches them at once. A call is over when
 //! no part of it is alive: neither its invocation, nor a tool of it, nor a call that it made. Its Return is recorded then,
-//! whether or not its caller is polled.
+//! whether or not its caller is polled. A part that a cancellation or an actor's answer leaves behind and that cannot end,
+//! because it blocks its thread, holds the Return up for a second or two and no longer.
 //!
 //! A panic in a tool is an error that the model reads. One in the drop of what a cancellation ends is logged. Any other is
 //! the [`CallError`] of the call it happened in.

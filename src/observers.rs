@@ -91,6 +91,23 @@ impl Hub {
     }
 }
 
+/// The streams of a runtime, which end when the last of these is dropped. The runtime has one, and so has each call
+/// without a parent as long as it is under way: what is kept of a call that is over keeps no stream open.
+pub(crate) struct OpenStreams(Arc<Hub>);
+
+impl OpenStreams {
+    pub(crate) fn of(hub: &Arc<Hub>) -> Self {
+        Self(Arc::clone(hub))
+    }
+}
+
+impl Drop for OpenStreams {
+    fn drop(&mut self) {
+        // To end a stream is to wake its reader, which is foreign code.
+        catch_and_log("in a waker", || self.0.close());
+    }
+}
+
 /// The observers of one held call: its log, and its stream once one is asked for.
 #[derive(Default)]
 pub(crate) struct CallObservers {

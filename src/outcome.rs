@@ -1,7 +1,7 @@
 //! The outcome of a Forward: one Return, recorded once, whatever becomes of its callee and its caller.
 //!
 //! A call is over when no part of it is alive any more: neither its invocation, nor any of its tools, nor a call that it
-//! made. Then, and nowhere else, its Return is made. No event of the call follows it but that of a Return
+//! made. Then its Return is made; sooner only if parts that were to end do not. No event of the call follows it but that of a Return
 //! which comes too late, and nothing waits for a caller to be polled.
 
 use std::ops::Deref;
@@ -15,6 +15,7 @@ use crate::call_ids::OpenId;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{Content, Forward};
+use crate::observers::OpenStreams;
 use crate::panics::{catch_and_log, lock};
 use crate::scope::{Open, Scope};
 
@@ -37,8 +38,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Above {
     /// The call that made it, of which it is a part.
     Call(Lease),
-    /// Its id, where a source gave it.
-    Id(#[expect(dead_code, reason = "it is free when it is dropped")] Box<OpenId>),
+    /// The streams of the runtime, and its id where a source gave it.
+    Runtime { _streams: Arc<OpenStreams>, _id: Option<Box<OpenId>> },
 }
 
 /// The Forward is not sent, and perhaps never will be.
@@ -50,7 +51,7 @@ const OVER: u8 = 3;
 
 impl Outcome {
     /// A Forward that is about to be sent. It is over when the last lease is dropped.
-    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, above: Option<Above>) -> Lease {
+    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, above: Above) -> Lease {
         let outcome = Arc::new(Self {
             forward,
             scope,
@@ -58,7 +59,7 @@ impl Outcome {
             result: OnceLock::new(),
             phase: AtomicU8::new(UNSENT),
             caller: AtomicWaker::new(),
-            above: Mutex::new(above),
+            above: Mutex::new(Some(above)),
             place: OnceLock::new(),
         });
         let open = Arc::downgrade(&outcome) as Weak<dyn Open>;
@@ -166,7 +167,7 @@ impl Outcome {
         // Before the caller is woken, who would see a part that is alive still.
         let next = match lock(&self.above).take() {
             Some(Above::Call(lease)) => lease.give_up(),
-            Some(Above::Id(_)) | None => None,
+            Some(Above::Runtime { .. }) | None => None,
         };
         self.phase.store(OVER, Ordering::Release);
         catch_and_log("in a waker", || self.caller.wake());

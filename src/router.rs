@@ -9,9 +9,11 @@ use crate::delivery::{Callee, Deliver, Delivery};
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
 use crate::invocation::{Doors, Mind};
-use crate::message::{Answerer, Forward, Name};
+use crate::message::{Answerer, CallId, Forward, Name};
 use crate::name::{self, NameMap};
+use crate::observers::OpenStreams;
 use crate::outcome::{Above, Outcome};
+use crate::panics::drop_contained;
 use crate::provider::Provider;
 use crate::scope::Scope;
 use crate::snapshot::{AgentEntry, Registry, Snapshot};
@@ -24,6 +26,7 @@ pub(crate) struct Router {
     call_ids: Arc<CallIdSource>,
     /// Above the scopes of all calls.
     root: Scope,
+    streams: Arc<OpenStreams>,
 }
 
 /// Providers by name, each with its name.
@@ -39,7 +42,8 @@ pub(crate) enum Peer {
 
 impl Router {
     pub(crate) fn new(providers: Providers, tools: Toolbox, call_ids: CallIdSource, root: Scope) -> Self {
-        Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root }
+        let streams = Arc::new(OpenStreams::of(root.hub()));
+        Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root, streams }
     }
 
     /// An agent as a peer, if its provider is registered.
@@ -76,6 +80,11 @@ impl Router {
         &self.call_ids
     }
 
+    /// What a call holds that has no parent. Its id is in use as long as it is under way.
+    pub(crate) fn above(&self, call_id: CallId) -> Result<Above, CallError> {
+        Ok(Above::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.claim(call_id)? })
+    }
+
     /// Whether it is a user that answers under that name.
     #[cfg(feature = "mcp")]
     pub(crate) fn is_user(&self, name: &str) -> bool {
@@ -94,8 +103,15 @@ fn unknown(agent: Name, snapshot: &Snapshot) -> CallError {
     CallError::UnknownAgent { nearest: snapshot.roster.nearest(&agent), count: snapshot.roster.len(), is_tool, agent }
 }
 
+impl Drop for Router {
+    /// Providers are foreign code, and this may be dropped wherever a call ends.
+    fn drop(&mut self) {
+        drop_contained(std::mem::take(&mut self.providers));
+    }
+}
+
 impl Deliver for Router {
-    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, above: Option<Above>) -> Delivery {
+    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, above: Above) -> Delivery {
         if scope.is_shut_down() {
             let outcome = Outcome::open(Arc::new(forward), scope.clone(), above);
             outcome.refuse(CallError::ShutDown);

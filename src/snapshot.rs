@@ -12,11 +12,13 @@ use tokio::sync::watch;
 use crate::agent::Agent;
 use crate::message::Name;
 use crate::name::{key, shared_key};
+use crate::panics::drop_contained;
 use crate::prompt::Roster;
 use crate::provider::Provider;
 use crate::tool::{SpecifiedTool, Toolbox};
 
 /// The peers and tools that an invocation knows, from its begin to its end. A change makes another snapshot.
+#[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) roster: Arc<Roster>,
     pub(crate) tools: Arc<Toolbox>,
@@ -40,6 +42,15 @@ struct Current<P> {
     /// By what names are compared by, each with its name as it joined.
     peers: HashMap<Name, (Name, P)>,
     snapshot: Arc<Snapshot>,
+}
+
+impl<P> Drop for Registry<P> {
+    /// Peers and tools are foreign code, and this may be dropped wherever a call ends.
+    fn drop(&mut self) {
+        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop_contained(mem::take(&mut current.peers));
+        drop_contained(mem::take(&mut current.snapshot));
+    }
 }
 
 impl<P: Clone> Registry<P> {

@@ -15,7 +15,6 @@ use crate::error::CallError;
 use crate::event::Event;
 use crate::message::{Attachment, CallAgent, CallId, Caller, Content, Forward, Name};
 use crate::observers::Events;
-use crate::outcome::Above;
 use crate::router::Router;
 use crate::scope::Scope;
 use crate::threads::waited_for;
@@ -198,11 +197,11 @@ async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallErr
 /// Sends a user's Forward, whose id is in use as long as the call is under way.
 fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
     let checked = match router.is_free_for_a_user(&forward.sender) {
-        true => check_tokio(&forward.receiver).and_then(|()| router.call_ids().claim(forward.call_id)),
+        true => check_tokio(&forward.receiver).and_then(|()| router.above(forward.call_id)),
         false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
     };
     match checked {
-        Ok(id) => Arc::clone(router).deliver(forward, scope, id.map(Above::Id)),
+        Ok(above) => Arc::clone(router).deliver(forward, scope, above),
         Err(error) => Delivery::refused(|| error),
     }
 }

@@ -11,6 +11,7 @@ mod encoding;
 mod faults;
 mod gate;
 mod google;
+mod lifetimes;
 mod multiplexing;
 mod observers;
 mod openai;

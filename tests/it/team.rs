@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use agentouto::providers::scripted::Scripted;
 use agentouto::{
-    Agent, Arguments, BoxFuture, CallId, Content, Event, EventKind, Log, Message, Runtime, RuntimeBuilder, Tool,
-    ToolContext, ToolError, ToolSpec,
+    Agent, Arguments, BoxFuture, CallId, Content, Event, EventKind, Log, Message, Provider, Runtime, RuntimeBuilder,
+    Tool, ToolContext, ToolError, ToolSpec,
 };
 use serde_json::json;
 
 /// Agents of these names, whose model is `fake`.
-pub(crate) fn team<const N: usize>(model: Scripted, agents: [&str; N]) -> RuntimeBuilder {
+pub(crate) fn team<const N: usize>(model: impl Provider, agents: [&str; N]) -> RuntimeBuilder {
     let agents = agents.map(|name| Agent::new(name, format!("{name} instructions.")));
     Runtime::builder().provider("fake", model).agents(agents)
 }

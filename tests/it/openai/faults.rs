@@ -296,13 +296,16 @@ async fn fault_20_silence_before_a_reply_begins_ends_with_the_whole_time_whether
     let head = ": alive\n\n".to_owned() + &chunks(&[delta(json!({"role": "assistant", "content": ""}))]);
     let rest = said("done") + &chunks(&[finish("stop")]) + "data: [DONE]\n\n";
     let events = || Answer::events(head.clone() + &rest);
-    let whole = || Answer::json(200, &json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}));
+    let body = json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]});
+    let whole = || Answer::json(200, &body);
     let late = 500 * SECOND;
+    let padded = Answer::new(200, "application/json", format!(" \n{body}"));
     for answer in [
         events().delayed(late),
         whole().delayed(late),
         events().split_at(head.len()).with_pauses(late),
         whole().split_at(1).with_pauses(59 * SECOND),
+        padded.split_at(2).with_pauses(late),
     ] {
         assert_eq!(ask(answer).await.0.unwrap().text.as_deref(), Some("done"));
     }
