@@ -1,8 +1,8 @@
 //! The outcome of a Forward: one Return, recorded once, whatever becomes of its callee and its caller.
 //!
 //! A call is over when no part of it is alive any more: neither its invocation, nor any of its tools, nor a call that it
-//! made. Then its Return is made; sooner only if parts that were to end do not. No event of the call follows it but that of a Return
-//! which comes too late, and nothing waits for a caller to be polled.
+//! made. Then its Return is made; sooner only if parts that were to end do not. No event of the call follows it but that
+//! of a Return which comes too late, and nothing waits for a caller to be polled.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};

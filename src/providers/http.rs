@@ -280,7 +280,10 @@ impl Answer<'_> {
 
     async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
         while let Some(chunk) = self.chunk().await? {
-            self.begin();
+            // Some servers send white space while the model is at work.
+            if !chunk.trim_ascii().is_empty() {
+                self.begin();
+            }
             body.extend_from_slice(&chunk);
         }
         Ok(())

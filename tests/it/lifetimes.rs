@@ -46,7 +46,7 @@ async fn relay() -> (ActorRef<Incoming>, UnboundedReceiver<Incoming>) {
 }
 
 /// Whether the stream of a runtime ends although this is kept of a call that is over.
-async fn ends_though_kept<T>(keep: impl AsyncFnOnce(&Runtime, &mut UnboundedReceiver<Incoming>) -> T) -> bool {
+async fn ends_though_kept<T>(keep: impl AsyncFnOnce(&Runtime, &mut UnboundedReceiver<Incoming>) -> Vec<T>) -> bool {
     let (actor, mut asked) = relay().await;
     let caller: Arc<Mutex<Option<Caller>>> = Arc::default();
     let taken = Arc::clone(&caller);
@@ -67,11 +67,11 @@ async fn ends_though_kept<T>(keep: impl AsyncFnOnce(&Runtime, &mut UnboundedRece
 
 #[tokio::test]
 async fn the_streams_of_a_runtime_end_though_something_of_a_call_is_kept() {
-    let caller = ends_though_kept(async |runtime, _| drop(runtime.run("a", "go").await.unwrap())).await;
+    let caller = ends_though_kept(async |runtime, _| vec![runtime.run("a", "go").await.unwrap()]).await;
     let call = ends_though_kept(async |runtime, _| {
         let mut call = runtime.user("alice").forward("a", "go");
         (&mut call).await.unwrap();
-        call
+        vec![call]
     });
     let incoming = ends_though_kept(async |runtime, asked| {
         let mut call = runtime.user("alice").forward("x", "go");
@@ -79,7 +79,7 @@ async fn the_streams_of_a_runtime_end_though_something_of_a_call_is_kept() {
         let incoming = asked.recv().await;
         drop(call);
         runtime.idle().await;
-        incoming
+        vec![incoming]
     });
     assert_eq!((caller, call.await, incoming.await), (true, true, true));
 }
