@@ -1,5 +1,5 @@
 //! An agent works with the files of a folder, through an MCP server:
-//! `cargo run --features mcp --example mcp -- /some/folder`
+//! `cargo run --features mcp-client --example mcp -- /some/folder`
 //!
 //! The server is the official one for files, started by `npx`; a second argument and those after it are another command.
 

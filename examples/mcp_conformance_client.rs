@@ -1,5 +1,5 @@
 //! The client that MCP's official conformance suite watches: an agent that uses every tool of the server at the address
-//! given last, `cargo run --features mcp --example mcp_conformance_client -- http://127.0.0.1:8931/mcp`
+//! given last, `cargo run --features mcp-client --example mcp_conformance_client -- http://127.0.0.1:8931/mcp`
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{Agent, ChatMessage, Reply, Request, Runtime, ToolSpec, mcp};

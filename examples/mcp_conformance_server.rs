@@ -1,4 +1,4 @@
-//! The server that MCP's official conformance suite asks: `cargo run --features mcp --example mcp_conformance_server`
+//! The server that MCP's official conformance suite asks: `cargo run --features mcp-server --example mcp_conformance_server`
 //!
 //! The suite calls tools by names of its own and expects certain contents. Here they are agents and callable users;
 //! what the suite sees of them is what every host sees. It prints the address, which is `127.0.0.1:0` unless one is given.

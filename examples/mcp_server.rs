@@ -1,4 +1,4 @@
-//! A team that any MCP host can call: `cargo run --features mcp --example mcp_server`
+//! A team that any MCP host can call: `cargo run --features mcp-server --example mcp_server`
 //!
 //! On standard input and output by default, as a host starts it; with `--http 127.0.0.1:8931` for hosts that connect, at
 //! `http://127.0.0.1:8931/mcp`. An address that other machines reach needs a token in `AGENTOUTO_MCP_TOKEN`.

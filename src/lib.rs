@@ -31,7 +31,8 @@
 //!
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
 //! - `prompt_tools` (default): tools for models that cannot call functions, and with them `jsonschema`.
-//! - `mcp`: the tools of MCP servers, and the agents as an MCP server; with them the official SDK `rmcp`, and `axum`.
+//! - `mcp-client`: the tools of MCP servers, and with them the client of the official SDK `rmcp`.
+//! - `mcp-server`: the agents as an MCP server, and with it the server of that SDK, and `axum`.
 
 #![cfg_attr(
     not(test),
@@ -53,7 +54,7 @@ mod delivery;
 mod error;
 mod event;
 mod invocation;
-#[cfg(feature = "mcp")]
+#[cfg(any(feature = "mcp-client", feature = "mcp-server"))]
 pub mod mcp;
 mod message;
 mod name;
@@ -65,10 +66,10 @@ mod provider;
 pub mod providers;
 mod router;
 mod runtime;
-#[cfg(any(feature = "mcp", feature = "prompt_tools"))]
+#[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
 mod schema;
 mod scope;
-#[cfg(any(feature = "http", feature = "mcp"))]
+#[cfg(any(feature = "http", feature = "mcp-client", feature = "mcp-server"))]
 mod secrets;
 mod snapshot;
 mod span;

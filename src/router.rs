@@ -86,7 +86,7 @@ impl Router {
     }
 
     /// Whether it is a user that answers under that name.
-    #[cfg(feature = "mcp")]
+    #[cfg(feature = "mcp-server")]
     pub(crate) fn is_user(&self, name: &str) -> bool {
         matches!(self.registry.find(name).0, Some((_, Peer::User(_))))
     }

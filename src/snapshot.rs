@@ -71,7 +71,7 @@ impl<P: Clone> Registry<P> {
     }
 
     /// Is told of every change from now on.
-    #[cfg(feature = "mcp")]
+    #[cfg(feature = "mcp-server")]
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

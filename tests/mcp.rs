@@ -2,7 +2,7 @@
 //!
 //! The hostile one needs Python alone, and always runs. The others run when `AGENTOUTO_COUNTERPARTS` is 1;
 //! `.ci/counterparts` installs them.
-#![cfg(feature = "mcp")]
+#![cfg(feature = "mcp-client")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
 #[path = "counterparts/child.rs"]

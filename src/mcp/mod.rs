@@ -1,11 +1,14 @@
 //! The [Model Context Protocol](https://modelcontextprotocol.io): the tools of its servers as tools of a runtime, and a
 //! runtime's agents as such a server. Nothing outside this folder knows of it, and nothing but this folder of the SDK.
 //!
+//! The feature `mcp-client` has the first, `mcp-server` the second.
+//!
 //! # Tools of servers
 //!
 //! ```no_run
 //! use agentouto::{Runtime, mcp};
 //!
+//! # #[cfg(feature = "mcp-client")]
 //! # async fn example(runtime: Runtime) -> Result<(), Box<dyn std::error::Error>> {
 //! let connections = mcp::Servers::new()
 //!     .server("files", mcp::Server::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "/data"]))
@@ -44,32 +47,60 @@
 //! embedded resources and structured content come back as [`Content`](crate::Content); text beyond a bound is kept in a
 //! file. Errors, of the tool and of the protocol, are told to the model.
 
+#[cfg(feature = "mcp-client")]
 mod catalogue;
+#[cfg(feature = "mcp-client")]
 mod child;
+#[cfg(feature = "mcp-client")]
 mod connection;
+#[cfg(feature = "mcp-client")]
 mod connections;
+#[cfg(feature = "mcp-client")]
 mod definition;
+#[cfg(feature = "mcp-client")]
 mod error;
+#[cfg(feature = "mcp-client")]
 mod file;
+#[cfg(feature = "mcp-client")]
 mod lines;
+#[cfg(feature = "mcp-client")]
 mod link;
+#[cfg(feature = "mcp-client")]
 mod member;
+#[cfg(feature = "mcp-client")]
 mod names;
+#[cfg(feature = "mcp-client")]
 mod offered;
+#[cfg(feature = "mcp-client")]
 mod output;
+#[cfg(feature = "mcp-client")]
 mod overflow;
+#[cfg(feature = "mcp-client")]
 mod remote;
+#[cfg(feature = "mcp-client")]
 mod request;
+#[cfg(feature = "mcp-server")]
 mod server;
+#[cfg(feature = "mcp-client")]
 mod session;
+#[cfg(feature = "mcp-client")]
 mod stdio;
+#[cfg(feature = "mcp-client")]
 mod streamable_http;
+#[cfg(feature = "mcp-client")]
 mod tap;
 
+#[cfg(feature = "mcp-client")]
 pub use catalogue::OnChange;
+#[cfg(feature = "mcp-client")]
 pub use connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource};
+#[cfg(feature = "mcp-client")]
 pub use connections::{Connections, Pins, Servers, ToolInfo};
+#[cfg(feature = "mcp-client")]
 pub use definition::{Fingerprint, Refused};
+#[cfg(feature = "mcp-client")]
 pub use error::Error;
+#[cfg(feature = "mcp-client")]
 pub use remote::Server;
+#[cfg(feature = "mcp-server")]
 pub use server::{AgentServer, BoundServer, HttpServer, ServeError, serve};
