@@ -27,7 +27,7 @@ use crate::provider::{Growth, Provider, Reply, Request};
 ///
 /// Keys are shown nowhere: neither by `Debug` nor in errors, events or traces. No redirect to another scheme, host
 /// or port is followed.
-pub struct Api<W> {
+pub struct Api<W: Wire> {
     retry: Retry<Endpoint<W>>,
     function_calling: Option<bool>,
 }
@@ -64,6 +64,7 @@ impl<W: Wire> Api<W> {
             http,
             address: String::new(),
             streaming: Streaming::default(),
+            profile: W::Profile::default(),
             unknown: Mutex::default(),
             wire: PhantomData,
         };
@@ -92,7 +93,11 @@ impl<W: Wire> Api<W> {
     /// Another server. Default: the vendor's.
     #[must_use]
     pub fn base_url(mut self, base_url: &str) -> Self {
-        self.endpoint().address = base_url.trim().trim_end_matches('/').to_owned();
+        let address = base_url.trim().trim_end_matches('/');
+        let endpoint = self.endpoint();
+        endpoint.http.secret_address(address);
+        endpoint.profile = W::profile(address);
+        endpoint.address = address.to_owned();
         self
     }
 
@@ -101,6 +106,40 @@ impl<W: Wire> Api<W> {
     pub fn header(mut self, name: &str, value: impl Into<SecretString>) -> Self {
         self.endpoint().http.secret_header(name, "", value.into());
         self
+    }
+
+    /// Sends a header whose value is asked for before each request, in place of one of the same name: a token that
+    /// expires, of Vertex, Entra or Bedrock. Its value counts as a secret. The source keeps a value itself as long as that
+    /// is good. It has the time of the request, whose error its error is; it is dropped when the call is cancelled.
+    ///
+    /// ```
+    /// use agentouto::ProviderError;
+    /// use agentouto::providers::google::Google;
+    ///
+    /// async fn token() -> Result<String, ProviderError> {
+    ///     Ok("ya29.…".to_owned())
+    /// }
+    ///
+    /// let vertex = Google::keyless("https://aiplatform.googleapis.com/v1/projects/…/publishers/google")
+    ///     .header_source("authorization", || async { Ok(format!("Bearer {}", token().await?)) });
+    /// ```
+    #[must_use]
+    pub fn header_source<F, R, T>(mut self, name: &str, source: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, ProviderError>> + Send + 'static,
+        T: Into<SecretString>,
+    {
+        let ask = move || {
+            let value = source();
+            Box::pin(async move { value.await.map(Into::into) }) as BoxFuture<'static, _>
+        };
+        self.endpoint().http.header_source(name, Box::new(ask));
+        self
+    }
+
+    pub(crate) fn set_profile(&mut self, profile: W::Profile) {
+        self.endpoint().profile = profile;
     }
 
     /// When to ask for the reply piece by piece. Default: when somebody looks on.
@@ -171,8 +210,9 @@ impl<W: Wire> Provider for Api<W> {
 
     fn function_calling(&self, _: &str) -> Option<bool> {
         // What the vendors themselves serve today can; what others serve at their addresses, nobody knows.
-        let is_vendor = self.retry.inner().address == W::VENDOR.address;
-        self.function_calling.or(is_vendor.then_some(true))
+        let Endpoint { address, profile, .. } = self.retry.inner();
+        let is_vendor = *address == W::VENDOR.address;
+        self.function_calling.or(W::function_calling(*profile)).or(is_vendor.then_some(true))
     }
 }
 

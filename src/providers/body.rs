@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -17,13 +18,13 @@ use crate::message::{Attachment, AttachmentSource};
 use crate::provider::Request;
 
 /// Writes the body of a request in the format `W`.
-pub(crate) fn encode<W: Wire>(request: &Request, expect: Expect) -> Result<Bytes, ProviderError> {
-    write::<W>(request, expect).map_err(|error| {
+pub(crate) fn encode<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> Result<Bytes, ProviderError> {
+    write::<W>(request, expect, profile).map_err(|error| {
         ProviderError::new(ProviderErrorKind::InvalidRequest, format!("the request cannot be written: {error}"))
     })
 }
 
-fn write<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<Bytes> {
+fn write<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> serde_json::Result<Bytes> {
     let context = &request.context;
     let kept = context.memo().take::<Encoded<W>>().filter(|kept| kept.expect == expect);
     let (mut out, encoded) = match kept {
@@ -33,10 +34,10 @@ fn write<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<Bytes
             out.truncate(out.len() - END.len());
             (out, kept.messages)
         }
-        None => (head::<W>(request, expect)?, 0),
+        None => (head::<W>(request, expect, profile)?, 0),
     };
     let mut list = List { has_items: !out.ends_with(b"["), out: &mut out };
-    W::messages(request, encoded, &mut list)?;
+    W::messages(request, encoded, profile, &mut list)?;
     out.put_slice(END);
     let body = out.freeze();
     let messages = context.messages().count();
@@ -45,10 +46,10 @@ fn write<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<Bytes
 }
 
 /// Everything ahead of the messages.
-fn head<W: Wire>(request: &Request, expect: Expect) -> serde_json::Result<BytesMut> {
+fn head<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> serde_json::Result<BytesMut> {
     let extra = &request.agent.extra;
     let mut fields = Fields { out: BytesMut::with_capacity(1024), extra, ours: vec![W::MESSAGES] };
-    W::fields(request, expect, &mut fields)?;
+    W::fields(request, expect, profile, &mut fields)?;
     let Fields { mut out, ours, .. } = fields;
     for (key, value) in extra.iter().filter(|(key, value)| !value.is_null() && !ours.contains(&key.as_str())) {
         put_field(&mut out, key, value)?;
@@ -143,6 +144,57 @@ pub(crate) fn with_attached<'a>(text: Option<&'a str>, attachments: &[Attachment
             Some(lines.collect::<Vec<_>>().join("\n").into())
         }
     }
+}
+
+/// What a model is told of an attachment that it cannot be shown.
+pub(crate) fn not_shown(attachment: &Attachment, why: &str) -> String {
+    let what = match &attachment.source {
+        AttachmentSource::Inline { media_type, base64 } => format!("{media_type}, {} bytes", base64.len() / 4 * 3),
+        AttachmentSource::Url { url } => url.to_string(),
+    };
+    let name = attachment.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+    format!("[attached, but not shown:{name} ({what}): {why}]")
+}
+
+/// Why a format cannot carry the bytes of a picture, if it cannot.
+pub(crate) fn picture_flaw(media_type: &str, base64: &str) -> Option<&'static str> {
+    match essence(media_type) {
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" => too_large(base64),
+        _ => Some("the model takes pictures as PNG, JPEG, GIF or WebP only"),
+    }
+}
+
+/// Why nothing of that size is sent, if it is not.
+pub(crate) fn too_large(base64: &str) -> Option<&'static str> {
+    (base64.len() > LARGEST_ATTACHMENT).then_some("it is too large")
+}
+
+/// The most bytes of an attachment in base64. Vendors take 20 to 50 MB in a whole request.
+const LARGEST_ATTACHMENT: usize = 20 << 20;
+
+/// The text of a document that is one. Bytes that are not UTF-8 are read as Latin-1, which has a letter for each.
+pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
+    let kind = essence(media_type);
+    let is_text = kind.starts_with("text/")
+        || ["json", "xml", "yaml", "javascript", "sql", "toml", "csv"].iter().any(|format| kind.ends_with(format));
+    if !is_text || too_large(base64).is_some() {
+        return None;
+    }
+    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).ok()?;
+    Some(
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| error.as_bytes().iter().map(|byte| char::from(*byte)).collect()),
+    )
+}
+
+/// A media type without its parameters.
+pub(crate) fn essence(media_type: &str) -> &str {
+    media_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// A text, or words that say that there is none: some servers refuse a message that is blank.
+pub(crate) fn or_blank(text: &str) -> &str {
+    if text.trim().is_empty() { "(no text)" } else { text }
 }
 
 /// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.

@@ -7,12 +7,14 @@ use serde_json::Value;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::Attachment;
 use crate::provider::{Delta, Growth, Reply, StopReason, Usage};
+use crate::providers::offer::Renamed;
 use crate::tool::ToolCall;
 
 /// What of a reply has arrived.
 #[derive(Debug)]
 pub struct Draft<'a, 'g> {
     growth: &'a mut Growth<'g>,
+    renamed: Renamed,
     text: String,
     refusal: String,
     reasoning: String,
@@ -34,9 +36,10 @@ pub(crate) struct Call {
 
 impl<'a, 'g> Draft<'a, 'g> {
     /// Nothing yet.
-    pub(crate) fn new(growth: &'a mut Growth<'g>) -> Self {
+    pub(crate) fn new(growth: &'a mut Growth<'g>, renamed: Renamed) -> Self {
         Self {
             growth,
+            renamed,
             text: String::new(),
             refusal: String::new(),
             reasoning: String::new(),
@@ -87,7 +90,7 @@ impl<'a, 'g> Draft<'a, 'g> {
     pub(crate) fn call(&mut self, call: Call) -> usize {
         self.calls.push(call);
         let index = self.calls.len() - 1;
-        self.show(|draft| draft.calls[index].delta(index, &draft.calls[index].arguments));
+        self.show(|draft| draft.delta(index, &draft.calls[index].arguments));
         index
     }
 
@@ -101,7 +104,7 @@ impl<'a, 'g> Draft<'a, 'g> {
         if let Some(call) = self.calls.get_mut(index) {
             call.arguments.push_str(piece);
             if !piece.is_empty() {
-                self.show(|draft| draft.calls[index].delta(index, piece));
+                self.show(|draft| draft.delta(index, piece));
             }
         }
     }
@@ -160,10 +163,13 @@ impl<'a, 'g> Draft<'a, 'g> {
     }
 
     fn finish(self, opaque: Option<Value>) -> Reply {
+        let calls = self.calls.into_iter();
+        let tool_calls: Vec<_> =
+            calls.map(|call| ToolCall::new(call.id, self.renamed.own(&call.name), call.arguments)).collect();
         let given = |text: String| (!text.is_empty()).then(|| text.into());
         let stop_reason = match self.stop_reason {
             // Vendors say `stop` of a reply with tool calls as well.
-            None | Some(StopReason::Stop) if !self.calls.is_empty() => StopReason::ToolCalls,
+            None | Some(StopReason::Stop) if !tool_calls.is_empty() => StopReason::ToolCalls,
             reason => reason.unwrap_or_default(),
         };
         Reply {
@@ -171,11 +177,16 @@ impl<'a, 'g> Draft<'a, 'g> {
             refusal: given(self.refusal),
             reasoning: given(self.reasoning),
             attachments: self.attachments,
-            tool_calls: self.calls.into_iter().map(ToolCall::from).collect(),
+            tool_calls,
             stop_reason,
             usage: self.usage,
             opaque: opaque.map(Into::into),
         }
+    }
+
+    fn delta(&self, index: usize, piece: &str) -> Delta {
+        let name = self.renamed.own(&self.calls[index].name);
+        Delta::ToolCall { index, name: name.into(), arguments: piece.into() }
     }
 
     fn show(&mut self, delta: impl FnOnce(&Self) -> Delta) {
@@ -183,17 +194,5 @@ impl<'a, 'g> Draft<'a, 'g> {
             let delta = delta(self);
             self.growth.delta(delta);
         }
-    }
-}
-
-impl Call {
-    fn delta(&self, index: usize, piece: &str) -> Delta {
-        Delta::ToolCall { index, name: self.name.as_str().into(), arguments: piece.into() }
-    }
-}
-
-impl From<Call> for ToolCall {
-    fn from(call: Call) -> Self {
-        Self::new(call.id, call.name, call.arguments)
     }
 }

@@ -1,26 +1,29 @@
 //! A model behind HTTP, asked once. [`Endpoint::ask`] is the one path of every vendor, streaming or not.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use serde::de::IgnoredAny;
 
 use super::api::Streaming;
 use super::body;
 use super::draft::Draft;
 use super::failure::Failure;
 use super::http::{Answer, Expect, Http};
+use super::offer::Renamed;
 use super::sse;
 use super::wire::{Broken, Decoder, Progress, Wire};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{Growth, Provider, Reply, Request};
 
 /// A server that speaks the wire format `W`.
-pub(crate) struct Endpoint<W> {
+pub(crate) struct Endpoint<W: Wire> {
     pub(crate) http: Http,
     pub(crate) address: String,
     pub(crate) streaming: Streaming,
+    pub(crate) profile: W::Profile,
     /// The types of events that were met and are not known.
     pub(crate) unknown: Mutex<HashSet<String>>,
     pub(crate) wire: PhantomData<W>,
@@ -33,16 +36,13 @@ impl<W: Wire> Endpoint<W> {
             Streaming::Always => Expect::Events,
             Streaming::WhenObserved | Streaming::Never => Expect::Whole,
         };
-        let body = body::encode::<W>(request, expect)?;
-        let url = W::url(&self.address, &request.agent.model, expect);
-        let mut answer = self.http.post(&url, body).await?;
-        let mut draft = Draft::new(growth);
+        let body = body::encode::<W>(request, expect, self.profile)?;
+        let url = self.url(&request.agent.model, expect);
+        let answer = self.http.post(&url, body.clone()).await;
+        let mut answer = answer.map_err(|error| explained(error, &body))?;
+        let mut draft = Draft::new(growth, Renamed::among(&request.tools));
         let mut decoder = W::Decoder::default();
-        // A server may answer in the other way than it was asked to.
-        let arrived = match answer.is_events() {
-            true => self.stream(&mut answer, &mut decoder, &mut draft).await,
-            false => self.whole(&mut answer, &mut decoder, &mut draft).await,
-        };
+        let arrived = self.take(&mut answer, &mut decoder, &mut draft).await;
         let result = match arrived {
             Ok(()) => draft.into_reply(decoder.opaque()),
             Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
@@ -50,18 +50,43 @@ impl<W: Wire> Endpoint<W> {
         result.map_err(|error| answer.identified(error))
     }
 
-    async fn whole(
+    /// Where a request for `model` goes. A query of the address stands behind the path.
+    fn url(&self, model: &str, expect: Expect) -> String {
+        let Some((address, query)) = self.address.split_once('?') else { return W::url(&self.address, model, expect) };
+        let url = W::url(address.trim_end_matches('/'), model, expect);
+        let mark = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{mark}{query}")
+    }
+
+    /// Takes in an answer. A server may answer in the other way than it was asked to, and without saying so.
+    async fn take(
         &self,
         answer: &mut Answer<'_>,
         decoder: &mut W::Decoder,
         draft: &mut Draft<'_, '_>,
     ) -> Result<(), ProviderError> {
-        let body = answer.read().await?;
-        decoder.whole(&body, draft).map_err(|broken| match broken {
+        let mut events = sse::Decoder::default();
+        if !answer.is_events() {
+            let body = answer.read().await?;
+            if !sse::is_stream(&body) {
+                return Self::whole(answer, &body, decoder, draft);
+            }
+            events.feed(&body);
+        }
+        self.stream(answer, events, decoder, draft).await
+    }
+
+    fn whole(
+        answer: &Answer<'_>,
+        body: &[u8],
+        decoder: &mut W::Decoder,
+        draft: &mut Draft<'_, '_>,
+    ) -> Result<(), ProviderError> {
+        decoder.whole(body, draft).map_err(|broken| match broken {
             Broken::Failed(failure) => answer.failed(&failure),
             Broken::Unreadable(error) => answer.unexpected(
                 format_args!("the answer (content type `{}`) cannot be read: {error}", answer.content_type()),
-                &body,
+                body,
             ),
         })
     }
@@ -77,10 +102,10 @@ impl<W: Wire> Endpoint<W> {
     async fn stream(
         &self,
         answer: &mut Answer<'_>,
+        mut events: sse::Decoder,
         decoder: &mut W::Decoder,
         draft: &mut Draft<'_, '_>,
     ) -> Result<(), ProviderError> {
-        let mut events = sse::Decoder::default();
         loop {
             match answer.advance(&mut events).await {
                 Ok(true) => {}
@@ -109,6 +134,23 @@ impl<W: Wire> Endpoint<W> {
         }
     }
 }
+
+/// The same error with a way out, where it mentions a setting that was sent.
+fn explained(error: ProviderError, body: &[u8]) -> ProviderError {
+    if error.kind != ProviderErrorKind::InvalidRequest {
+        return error;
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mentioned = |key: &&String| error.message.split(|c| !is_word(c)).any(|word| word == *key);
+    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(body).unwrap_or_default();
+    let Some(key) = fields.keys().filter(|key| !NO_SETTINGS.contains(&&***key)).find(mentioned) else { return error };
+    let message = format!("{}; `Agent::extra(\"{key}\", …)` sets `{key}`, and `null` leaves it out", error.message);
+    ProviderError { message: message.into(), ..error }
+}
+
+/// The fields of a body that are no settings.
+const NO_SETTINGS: [&str; 9] =
+    ["model", "messages", "input", "contents", "tools", "system", "systemInstruction", "instructions", "stream"];
 
 /// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
 fn cut(answer: &Answer<'_>, events: sse::Decoder) -> ProviderError {

@@ -48,13 +48,14 @@ impl Failure {
         let details = error.get("details").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let quotas = details.iter().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
         let quotas = quotas.filter_map(|violation| violation.get("quotaId")?.as_str());
+        let reasons = details.iter().filter_map(|detail| detail.get("reason")?.as_str());
         let words = ["code", "type", "status"].iter().filter_map(|key| error.get(key)?.as_str());
         Some(Self {
             message,
             status,
             request_id: body.get("request_id").and_then(Value::as_str).map(str::to_owned),
             retry_after: details.iter().find_map(|detail| seconds(detail.get("retryDelay")?.as_str()?)),
-            words: words.chain(quotas).collect::<Vec<_>>().join(" "),
+            words: words.chain(quotas).chain(reasons).collect::<Vec<_>>().join(" "),
         })
     }
 
@@ -69,6 +70,16 @@ impl Failure {
         let says = |words: &[&str]| words.iter().any(|word| self.words.contains(word));
         if says(&["insufficient_quota", "billing", "PerDay"]) || self.mentions(NO_CREDIT) {
             return QuotaExceeded;
+        }
+        if status == Some(403) && self.mentions(&["quota exceeded"]) {
+            return QuotaExceeded;
+        }
+        if status.is_none_or(|status| status == 400) && (says(&["API_KEY_INVALID"]) || self.mentions(BAD_KEY)) {
+            return Authentication;
+        }
+        // It would be too large at any time.
+        if status == Some(429) && self.mentions(&["request too large"]) {
+            return ContextTooLong;
         }
         let is_about_the_request = status.is_none_or(|status| matches!(status, 400 | 413 | 422));
         if is_about_the_request && (says(&["context_length", "exceed_context"]) || self.mentions(TOO_LONG)) {
@@ -91,6 +102,11 @@ impl Failure {
         }
     }
 
+    /// Whether it is the model that failed, by what it wrote: another try may go well.
+    pub(crate) fn is_sampling(&self) -> bool {
+        self.words.contains("tool_use_failed")
+    }
+
     fn mentions(&self, phrases: &[&str]) -> bool {
         let message = self.message.to_ascii_lowercase();
         phrases.iter().any(|phrase| message.contains(phrase))
@@ -106,7 +122,10 @@ const TOO_LONG: &[&str] = &[
     "input token count",
     "too many tokens",
     "maximum prompt length",
+    "context limit",
 ];
+/// How servers say of a key that it is wrong which say that with the status 400.
+const BAD_KEY: &[&str] = &["api key not valid", "incorrect api key", "invalid api key"];
 const NO_CREDIT: &[&str] = &["credit balance is too low"];
 
 /// What kind of failure an HTTP status means by itself.
@@ -115,6 +134,7 @@ pub(crate) fn of_status(status: u16) -> ProviderErrorKind {
         401 | 403 => ProviderErrorKind::Authentication,
         402 => ProviderErrorKind::QuotaExceeded,
         408 => ProviderErrorKind::Timeout,
+        413 => ProviderErrorKind::ContextTooLong,
         429 => ProviderErrorKind::RateLimited,
         503 | 529 => ProviderErrorKind::Overloaded,
         409 | 500..600 => ProviderErrorKind::Unavailable,
@@ -157,6 +177,21 @@ mod tests {
         );
         check(json!({"error": {"message": "m", "code": "content_filter"}}), Some(400), "m", ContentFilter);
         check(json!({"error": "m"}), Some(404), "m", InvalidRequest);
+        check(json!({"error": "m"}), Some(413), "m", ContextTooLong);
+        for message in ["input length and `max_tokens` exceed context limit: 9 > 8", "Request too large for gpt-4o"] {
+            let status = if message.starts_with("input") { 400 } else { 429 };
+            check(json!({"error": {"message": message}}), Some(status), message, ContextTooLong);
+        }
+        let invalid = json!([{"reason": "API_KEY_INVALID"}]);
+        check(json!({"error": {"message": "m", "details": invalid}}), Some(400), "m", Authentication);
+        check(
+            json!({"error": "Incorrect API key provided: x"}),
+            Some(400),
+            "Incorrect API key provided: x",
+            Authentication,
+        );
+        check(json!({"error": {"message": "Quota exceeded for x"}}), Some(403), "Quota exceeded for x", QuotaExceeded);
+        check(json!({"error": {"message": "Quota exceeded for x"}}), Some(429), "Quota exceeded for x", RateLimited);
         check(json!([{"error": {"message": "m", "code": 429}}]), None, "m", RateLimited);
         check(json!({"detail": "m"}), Some(401), "m", Authentication);
         check(json!({"detail": [{"loc": ["body"]}]}), Some(422), r#"[{"loc":["body"]}]"#, InvalidRequest);

@@ -25,16 +25,16 @@ use crate::provider::Request;
 /// place of `models/…` there. Environment: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
 ///
 /// **Settings.** Temperature and limit of tokens are sent as they are. [`Reasoning`](crate::Reasoning) becomes a
-/// [budget of thinking](https://ai.google.dev/gemini-api/docs/generate-content/thinking), and thoughts are asked for. An
-/// effort without a budget stands for 1,024 (low), 8,192 (medium) or 24,576 (high) tokens, which is what
-/// [Google's own mapping](https://ai.google.dev/gemini-api/docs/openai#thinking) says. [`Effort::None`](crate::Effort)
-/// is a budget of 0; some models refuse it, because they always think. Gemini 3 takes budgets too, but prefers levels,
-/// which older models refuse. Set one by [`extra`](crate::Agent::extra), without
-/// [`reasoning`](crate::Agent::reasoning):
-/// `extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "low", "includeThoughts": true}}))`.
+/// [level of thinking](https://ai.google.dev/gemini-api/docs/thinking) from Gemini 3 on, and a budget before that; thoughts
+/// are asked for. An effort without a budget stands for 1,024 (low), 8,192 (medium) or 24,576 (high) tokens, which is what
+/// [Google's own mapping](https://ai.google.dev/gemini-api/docs/openai#thinking) says. A budget that a model does not take
+/// is raised or lowered to the nearest that it does. [`Effort::None`](crate::Effort) is a budget of 0, or the least that
+/// a model takes that always thinks. [`extra`](crate::Agent::extra) overrides this:
+/// `extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "high"}}))`.
 ///
-/// **Attachments** of any kind become `inlineData`, or `fileData` where they have an address. Those of tool results
-/// follow in the same message, after the results, because only Gemini 3 takes them within. What the model makes
+/// **Attachments** become `inlineData`, or `fileData` where they have an address. Those of tool results stand within the
+/// result from Gemini 3 on, and follow in a message of their own before that. What the API does not take, such as an
+/// archive, or more than 20 MiB in base64, the model is told of in text. What the model makes
 /// itself, such as pictures, is in [`Reply::attachments`](crate::Reply::attachments), and goes back in its part of the reply.
 ///
 /// **Reasoning** goes back to the server as its
@@ -60,6 +60,7 @@ impl Wire for GenerateContent {
     };
     const MESSAGES: &'static str = "contents";
     type Decoder = reply::Decoder;
+    type Profile = ();
 
     fn url(address: &str, model: &str, expect: Expect) -> String {
         let folder = if model.contains('/') { "" } else { "models/" };
@@ -73,12 +74,12 @@ impl Wire for GenerateContent {
         format!("{address}{version}/{folder}{model}:{method}")
     }
 
-    fn fields(request: &Request, _: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(request: &Request, _: Expect, (): (), fields: &mut Fields<'_>) -> serde_json::Result<()> {
         request::fields(request, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
-        request::messages(&request.context, encoded, list)
+    fn messages(request: &Request, encoded: usize, (): (), list: &mut List<'_>) -> serde_json::Result<()> {
+        request::messages(request, encoded, list)
     }
 }
 

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::Version;
+use futures_util::future::BoxFuture;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
+use reqwest::{Url, Version};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, timeout_at};
 
@@ -27,6 +28,8 @@ pub(crate) struct Http {
     /// The server has answered by HTTP/1.1, where every request has a connection for itself.
     is_plain: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
+    /// The header whose value is asked for before each request.
+    source: Option<(HeaderName, HeaderSource)>,
     secrets: Secrets,
     /// How long connecting may take.
     pub(crate) connect_timeout: Duration,
@@ -35,6 +38,9 @@ pub(crate) struct Http {
     /// How long all of it may take.
     pub(crate) total_timeout: Duration,
 }
+
+/// Gives the value of a header.
+pub(crate) type HeaderSource = Box<dyn Fn() -> BoxFuture<'static, Result<SecretString, ProviderError>> + Send + Sync>;
 
 /// How a reply is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +58,7 @@ impl Default for Http {
             lanes: Mutex::default(),
             is_plain: AtomicBool::new(false),
             headers: Ok(json),
+            source: None,
             secrets: Secrets::default(),
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
@@ -63,38 +70,64 @@ impl Default for Http {
 impl Http {
     /// Sends a header with every request, in place of one of the same name.
     pub(crate) fn header(&mut self, name: &str, value: &str) {
-        let header = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-        match (&mut self.headers, header) {
-            (Ok(headers), Some((name, mut value))) => {
-                value.set_sensitive(true);
-                headers.insert(name, value);
+        if let Ok(headers) = &mut self.headers {
+            match HeaderName::from_bytes(name.as_bytes()).ok().zip(sensitive(value)) {
+                Some((name, value)) => drop(headers.insert(name, value)),
+                None => self.headers = Err(no_header(name)),
             }
-            (headers @ Ok(_), None) => {
-                let message = format!("the header `{name}` holds characters that no header can carry");
-                *headers = Err(ProviderError::new(ProviderErrorKind::Authentication, message));
-            }
-            (Err(_), _) => {}
         }
+    }
+
+    /// Sends a header with every request whose value is asked for each time.
+    pub(crate) fn header_source(&mut self, name: &str, source: HeaderSource) {
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(name) => self.source = Some((name, source)),
+            Err(_) => self.headers = Err(no_header(name)),
+        }
+    }
+
+    /// Shows nowhere what is secret in an address.
+    pub(crate) fn secret_address(&mut self, address: &str) {
+        let Ok(url) = Url::parse(address) else { return };
+        let query = url.query_pairs().filter(|(key, _)| {
+            let key = key.to_ascii_lowercase();
+            ["key", "token", "secret", "sig", "auth", "pass", "code"].iter().any(|word| key.contains(word))
+        });
+        let written = address.split(['?', '&']).skip(1).filter_map(|pair| pair.split_once('=').map(|(_, value)| value));
+        let decoded: Vec<_> = query.map(|(_, value)| value.into_owned()).collect();
+        let hidden = written.filter(|_| !decoded.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+        let password = url.password().into_iter().map(str::to_owned);
+        password.chain(decoded).chain(hidden).for_each(|secret| self.secrets.add(secret.into()));
     }
 
     /// The same for a value that is shown nowhere. `prefix` is no part of the secret.
     pub(crate) fn secret_header(&mut self, name: &str, prefix: &str, secret: SecretString) {
         self.header(name, &format!("{prefix}{}", secret.expose_secret()));
-        self.secrets.add(secret);
+        // An authorization has a scheme before what is secret.
+        let parts: Vec<_> = secret.expose_secret().split_whitespace().map(SecretString::from).collect();
+        parts.into_iter().chain([secret]).for_each(|secret| self.secrets.add(secret));
     }
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
     pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Answer<'_>, ProviderError> {
         let deadline = after(self.total_timeout);
         let lane = self.lane(url)?;
-        let request = lane.client.post(url).headers(self.headers.clone()?).body(body);
+        let mut headers = self.headers.clone()?;
+        let mut secrets = Secrets::default();
+        if let Some((name, source)) = &self.source {
+            let value = within(deadline, self.total_timeout, "no value for a header came", source()).await?;
+            headers.insert(name, sensitive(value.expose_secret()).ok_or_else(|| no_header(name.as_str()))?);
+            value.expose_secret().split_whitespace().for_each(|part| secrets.add(part.into()));
+        }
+        let request = lane.client.post(url).headers(headers).body(body);
         let sending = async { request.send().await.map_err(|error| self.broken(error)) };
         let response = within(deadline, self.total_timeout, "no answer began", sending).await?;
         if response.version() < Version::HTTP_2 {
             self.is_plain.store(true, Ordering::Relaxed);
         }
         let request_id = request_id(&response);
-        let answer = Answer { request_id, response, http: self, _lane: lane, deadline, has_begun: false, received: 0 };
+        let answer =
+            Answer { request_id, response, http: self, secrets, _lane: lane, deadline, has_begun: false, received: 0 };
         match answer.response.status().is_success() {
             true => Ok(answer),
             false => Err(answer.refusal().await),
@@ -155,6 +188,8 @@ struct Lane {
 /// An answer that has begun. Dropping it drops the connection.
 pub(crate) struct Answer<'h> {
     http: &'h Http,
+    /// Those of this request alone.
+    secrets: Secrets,
     _lane: Lane,
     response: reqwest::Response,
     request_id: Option<String>,
@@ -209,11 +244,12 @@ impl Answer<'_> {
     pub(crate) fn failed(&self, failure: &Failure) -> ProviderError {
         let status = Some(self.response.status()).filter(|status| !status.is_success());
         let status = status.map(|status| status.as_u16()).or(failure.status);
-        let said = head(&self.http.secrets.redact(&failure.message), LONGEST_MESSAGE);
+        let said = head(&self.redact(&failure.message), LONGEST_MESSAGE);
         let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
         let error = ProviderError::new(failure.kind(status), message);
         let request_id = failure.request_id.as_deref().map(Into::into);
-        ProviderError { status, retry_after: failure.retry_after, request_id, ..error }
+        let should_retry = failure.is_sampling().then_some(true);
+        ProviderError { status, retry_after: failure.retry_after, request_id, should_retry, ..error }
     }
 
     /// An answer that was expected to be something else.
@@ -222,7 +258,7 @@ impl Answer<'_> {
             [] => format!("{what}; it is empty"),
             _ => format!("{what}; it begins: {}", self.head(body)),
         };
-        ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.secrets.redact(&message))
+        ProviderError::new(ProviderErrorKind::InvalidResponse, self.redact(&message))
     }
 
     /// The same error with the request's id, and with what the headers say of another try.
@@ -237,7 +273,7 @@ impl Answer<'_> {
         let told = |name: &str| self.header(name).filter(|_| is_refusal);
         let retry_after = retry_after::read(told, SystemTime::now()).or(error.retry_after);
         // Vendors tell their own clients so: https://github.com/openai/openai-python
-        let should_retry = told("x-should-retry").and_then(|word| word.parse().ok());
+        let should_retry = told("x-should-retry").and_then(|word| word.parse().ok()).or(error.should_retry);
         ProviderError { message, request_id, retry_after, should_retry, ..error }
     }
 
@@ -301,7 +337,11 @@ impl Answer<'_> {
     }
 
     fn head(&self, body: &[u8]) -> String {
-        head(&self.http.secrets.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
+        head(&self.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
+    }
+
+    fn redact(&self, text: &str) -> String {
+        self.secrets.redact(&self.http.secrets.redact(text)).into_owned()
     }
 }
 
@@ -316,6 +356,18 @@ fn same_origin_only() -> Policy {
             false => attempt.stop(),
         }
     })
+}
+
+/// The value of a header that no log shows.
+fn sensitive(value: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn no_header(name: &str) -> ProviderError {
+    let message = format!("the header `{name}` holds characters that no header can carry");
+    ProviderError::new(ProviderErrorKind::Authentication, message)
 }
 
 async fn within<T>(

@@ -9,6 +9,7 @@
 //! | `retry`, `throttle` | asks again where that may help; how many requests at once |
 //! | `endpoint` | asks once, and takes in the answer, whole or piece by piece |
 //! | `body`, a wire's `request` | writes the request, each message once |
+//! | `models`, `offer` | settings that a model accepts; tools in a form that vendors accept |
 //! | `http`, `sse`, `failure`, `retry_after` | bytes, events, and what servers say went wrong |
 //! | a wire's `reply`, `draft` | reads the answer |
 //!
@@ -30,6 +31,10 @@ mod failure;
 pub mod google;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod models;
+#[cfg(feature = "http")]
+mod offer;
 #[cfg(feature = "http")]
 pub mod openai;
 #[cfg(feature = "http")]

@@ -3,8 +3,11 @@
 //! Follows the [API reference](https://platform.openai.com/docs/api-reference/chat), and reads what other
 //! servers make of it.
 
+mod profile;
 mod reply;
 mod request;
+
+pub use profile::Profile;
 
 use super::api::Api;
 use super::body::{Fields, List};
@@ -26,12 +29,17 @@ use crate::provider::Request;
 /// The base URL is what stands before `/chat/completions`; default `https://api.openai.com/v1`. Environment:
 /// `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
 ///
+/// **OpenAI's own models** from GPT-5.2 on refuse tools beside reasoning here, and every agent has tools. Without
+/// [`reasoning`](crate::Agent::reasoning) they are asked not to reason; with it, the call fails and says so. For tools and
+/// reasoning use [`OpenAiResponses`](super::openai_responses::OpenAiResponses).
+///
 /// **Settings.** Of [`Reasoning`](crate::Reasoning) the effort is sent (`reasoning_effort`), the budget is not; a
-/// temperature is not sent beside it. The limit of tokens is `max_completion_tokens`; for servers that know `max_tokens`
-/// only, set that by [`extra`](crate::Agent::extra).
+/// temperature is not sent beside it, nor to OpenAI's models that reason. The limit of tokens is `max_completion_tokens`, or
+/// `max_tokens` where the [`Profile`] says so.
 ///
 /// **Attachments.** An image becomes an `image_url`, a sound an `input_audio`, a document a `file`. The
-/// API takes sounds and documents as bytes only; of those that have an address, the model is told the
+/// API takes documents as PDF only, so text becomes text; what it does not take, such as an archive, or more than 20 MiB
+/// in base64, the model is told of in text. It takes sounds and documents as bytes only; of those that have an address, the model is told the
 /// address. It takes no attachments in the result of a tool either: they follow in a user message, after
 /// the results of the same turn. What a model attached to a reply of its own is named in its text:
 /// `[attached: image/png a.png]`.
@@ -42,6 +50,16 @@ use crate::provider::Request;
 /// need it there; so do the signatures of
 /// [Gemini's](https://ai.google.dev/gemini-api/docs/thought-signatures) tool calls (`extra_content`).
 pub type OpenAi = Api<ChatCompletions>;
+
+impl OpenAi {
+    /// The server's own way to speak the format. Default: as its address says; a server behind a proxy or at an address
+    /// of your own needs this, such as `Profile::Mistral` for Mistral's models on vLLM.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.set_profile(profile);
+        self
+    }
+}
 
 /// The wire format of [`OpenAi`].
 #[derive(Debug)]
@@ -59,17 +77,26 @@ impl Wire for ChatCompletions {
     };
     const MESSAGES: &'static str = "messages";
     type Decoder = reply::Decoder;
+    type Profile = Profile;
+
+    fn profile(address: &str) -> Profile {
+        Profile::of(address)
+    }
+
+    fn function_calling(profile: Profile) -> Option<bool> {
+        (profile == Profile::Perplexity).then_some(false)
+    }
 
     fn url(address: &str, _: &str, _: Expect) -> String {
-        format!("{address}/chat/completions")
+        format!("{}/chat/completions", address.trim_end_matches("/chat/completions"))
     }
 
-    fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
-        request::fields(request, expect, fields)
+    fn fields(request: &Request, expect: Expect, profile: Profile, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+        request::fields(request, expect, profile, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
-        request::messages(&request.context, encoded, list)
+    fn messages(request: &Request, encoded: usize, profile: Profile, list: &mut List<'_>) -> serde_json::Result<()> {
+        request::messages(request, encoded, profile, list)
     }
 }
 

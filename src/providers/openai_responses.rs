@@ -27,15 +27,16 @@ use crate::provider::Request;
 /// `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
 ///
 /// **Settings.** The system prompt is sent as `instructions`, the limit of tokens as `max_output_tokens`. Of
-/// [`Reasoning`](crate::Reasoning) the effort is sent, the budget is not; a temperature is not sent beside it. Tools are
-/// sent with `strict: false`, because the API would change their schemas otherwise.
+/// [`Reasoning`](crate::Reasoning) the effort is sent, the budget is not; a temperature is not sent beside it, nor to
+/// OpenAI's models that reason. [`Effort::None`](crate::Effort) is the least effort that a model takes. Tools are sent with `strict: false`, because the API would change their schemas otherwise.
 ///
 /// **Summaries** of the reasoning are not asked for: some models give them to
 /// [verified organizations](https://help.openai.com/en/articles/10910291-api-organization-verification) only. Ask by
 /// `extra("reasoning", json!({"summary": "auto"}))`; see [`extra`](crate::Agent::extra).
 ///
 /// **Attachments.** An image becomes an `input_image`, a document an `input_file`, in what a user says and in the
-/// result of a tool. The API takes no sounds: one with an address is told by it, another is an error. What a model
+/// result of a tool. What the API does not take, such as a sound, an archive or more than 20 MiB in
+/// base64, the model is told of in text. What a model
 /// attached to a reply goes back as the item that it came in, or else is named in the text: `[attached: image/png a.png]`.
 ///
 /// **Reasoning** and the items of built-in tools go back to the server as they came, so that the model need not think
@@ -58,16 +59,17 @@ impl Wire for Responses {
     const VENDOR: Vendor = Vendor { name: "OpenAiResponses", ..ChatCompletions::VENDOR };
     const MESSAGES: &'static str = "input";
     type Decoder = reply::Decoder;
+    type Profile = ();
 
     fn url(address: &str, _: &str, _: Expect) -> String {
-        format!("{address}/responses")
+        format!("{}/responses", address.trim_end_matches("/responses"))
     }
 
-    fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(request: &Request, expect: Expect, (): (), fields: &mut Fields<'_>) -> serde_json::Result<()> {
         request::fields(request, expect, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+    fn messages(request: &Request, encoded: usize, (): (), list: &mut List<'_>) -> serde_json::Result<()> {
         request::messages(request, encoded, list)
     }
 }

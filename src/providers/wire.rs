@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::body::{Fields, List};
 use super::draft::Draft;
@@ -19,16 +20,38 @@ pub trait Wire: Send + Sync + 'static {
     const MESSAGES: &'static str;
     /// Reads the answers.
     type Decoder: Decoder;
+    /// The ways in which servers differ that speak it.
+    type Profile: Copy + Default + Send + Sync + 'static;
+
+    /// The profile of the server at an address.
+    fn profile(_address: &str) -> Self::Profile {
+        Self::Profile::default()
+    }
+
+    /// Whether models there can call functions, if the profile says so.
+    fn function_calling(_profile: Self::Profile) -> Option<bool> {
+        None
+    }
 
     /// Where a request for `model` goes on the server at `address`.
     fn url(address: &str, model: &str, expect: Expect) -> String;
 
     /// Writes all fields of the body but the messages.
-    fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()>;
+    fn fields(
+        request: &Request,
+        expect: Expect,
+        profile: Self::Profile,
+        fields: &mut Fields<'_>,
+    ) -> serde_json::Result<()>;
 
     /// Writes the messages behind the first `encoded` of the context; none of them if `encoded` is 0, which is the place
     /// for a system prompt among them.
-    fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()>;
+    fn messages(
+        request: &Request,
+        encoded: usize,
+        profile: Self::Profile,
+        list: &mut List<'_>,
+    ) -> serde_json::Result<()>;
 }
 
 /// How a vendor's servers are reached.
@@ -104,6 +127,45 @@ impl std::ops::Deref for Str<'_> {
 /// A string of one's own; empty if there is none.
 pub(crate) fn owned(text: Option<Str<'_>>) -> String {
     text.map_or_else(String::new, |text| text.0.into_owned())
+}
+
+/// Reads a field that a reply can do without: one of another form is none.
+pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    let raw = <&RawValue>::deserialize(field)?;
+    Ok(serde_json::from_str::<Option<T>>(raw.get()).ok().flatten())
+}
+
+/// An item that its list can do without: one of another form is none.
+#[derive(Debug)]
+pub(crate) struct Lenient<T>(pub(crate) Option<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Lenient<T> {
+    fn deserialize<D: Deserializer<'de>>(item: D) -> Result<Self, D::Error> {
+        lenient(item).map(Self)
+    }
+}
+
+/// The place of something in a list. Some servers write it as text; whatever else they write is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "serde_json::Value")]
+pub(crate) struct Index(pub(crate) Option<u64>);
+
+impl From<serde_json::Value> for Index {
+    fn from(value: serde_json::Value) -> Self {
+        Self(value.as_u64().or_else(|| value.as_str()?.trim().parse().ok()))
+    }
+}
+
+/// The error that a server reports in an answer. Some have an empty one beside a good answer, which is none.
+pub(crate) fn error_in(error: Option<serde_json::Value>) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    error.filter(|error| match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(true) | Value::Number(_) => true,
+    })
 }
 
 /// A number of tokens. Some servers write it with a fraction; whatever else they write is none.

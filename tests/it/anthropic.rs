@@ -114,7 +114,7 @@ async fn every_kind_of_message_has_its_wire_form() {
     ];
     let sent = body(&request(Agent::new("a", "").model("m"), "Be brief.", &heard, &[search])).await;
     let expected = json!({
-        "model": "m", "max_tokens": 4096, "system": "Be brief.",
+        "model": "m", "max_tokens": 8192, "system": "Be brief.",
         "tools": [{"name": "search", "description": "Search.",
                    "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}}],
         "messages": [
@@ -136,7 +136,7 @@ async fn every_kind_of_message_has_its_wire_form() {
 }
 
 #[tokio::test]
-async fn attachments_are_blocks_and_a_sound_is_refused_with_its_reason() {
+async fn attachments_are_blocks() {
     use AttachmentKind::*;
     let content = Content::from("look")
         .attach(Attachment::inline(Image, "image/png", b"\x89PNG"))
@@ -159,12 +159,6 @@ async fn attachments_are_blocks_and_a_sound_is_refused_with_its_reason() {
     let sent = messages(&[ChatMessage::User(content.clone()), made, result("1", content, false)]).await;
     assert_eq!(sent[0], json!({"role": "user", "content": blocks}));
     assert_eq!(sent[2]["content"], json!([{"type": "tool_result", "tool_use_id": "1", "content": blocks}]));
-
-    let sound = Content::from("").attach(Attachment::inline(Audio, "audio/wav", b"RIFF"));
-    let asked = request(Agent::new("a", ""), "", &[ChatMessage::User(sound)], &[]);
-    let failed = Anthropic::keyless("http://127.0.0.1:1").reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
-    assert_eq!(failed.kind, InvalidRequest);
-    assert!(failed.message.contains("takes no sounds"), "{failed}");
 }
 
 #[tokio::test]
@@ -176,7 +170,7 @@ async fn reasoning_has_a_budget_within_the_limit_of_tokens_and_no_temperature() 
     };
     let agent = || Agent::new("a", "").temperature(0.5);
     let enabled = |budget: u32| json!({"type": "enabled", "budget_tokens": budget});
-    assert_eq!(settings(agent()).await, json!({"max_tokens": 4096, "temperature": 0.5}));
+    assert_eq!(settings(agent()).await, json!({"max_tokens": 8192, "temperature": 0.5}));
     assert_eq!(
         settings(agent().reasoning(Effort::Medium)).await,
         json!({"max_tokens": 8192, "thinking": enabled(4096)})
@@ -185,10 +179,10 @@ async fn reasoning_has_a_budget_within_the_limit_of_tokens_and_no_temperature() 
     assert_eq!(settings(budget).await, json!({"max_tokens": 9000, "thinking": enabled(2000)}));
     let tight = agent().reasoning(Effort::High).max_output_tokens(3000);
     assert_eq!(settings(tight).await, json!({"max_tokens": 3000, "thinking": enabled(2999)}));
-    let none = json!({"max_tokens": 4096, "temperature": 0.5, "thinking": {"type": "disabled"}});
+    let none = json!({"max_tokens": 8192, "temperature": 0.5, "thinking": {"type": "disabled"}});
     assert_eq!(settings(agent().reasoning(Effort::None)).await, none);
     let adaptive = agent().extra("thinking", json!({"type": "adaptive"})).extra("temperature", Value::Null);
-    assert_eq!(settings(adaptive).await, json!({"max_tokens": 4096, "thinking": {"type": "adaptive"}}));
+    assert_eq!(settings(adaptive).await, json!({"max_tokens": 8192, "thinking": {"type": "adaptive"}}));
 }
 
 #[tokio::test]

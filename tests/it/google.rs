@@ -141,6 +141,8 @@ async fn every_kind_of_message_has_its_wire_form() {
             {"role": "user", "parts": [
                 {"functionResponse": {"name": "search", "response": {"output": "{\"a\": 1}"}}},
                 {"functionResponse": {"name": "search", "response": {"error": "Error: no"}}},
+            ]},
+            {"role": "user", "parts": [
                 {"text": "Attached to the result of `search`:"},
                 picture,
             ]},
@@ -168,7 +170,7 @@ async fn reasoning_becomes_a_budget() {
     assert_eq!(reasoning(Effort::Low.into()).await, budget(1_024));
     assert_eq!(reasoning(Effort::Medium.into()).await, budget(8_192));
     assert_eq!(reasoning(Effort::High.into()).await, budget(24_576));
-    assert_eq!(reasoning(Reasoning::budget(77)).await, budget(77));
+    assert_eq!(reasoning(Reasoning::budget(7_777)).await, budget(7_777));
     let level = json!({"thinkingConfig": {"thinkingBudget": null, "thinkingLevel": "low"}});
     let agent = Agent::new("a", "").reasoning(Effort::Low).extra("generationConfig", level);
     assert_eq!(config(agent).await, json!({"thinkingConfig": {"thinkingLevel": "low", "includeThoughts": true}}));

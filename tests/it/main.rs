@@ -28,3 +28,4 @@ mod team;
 mod tidy;
 mod tools;
 mod trace;
+mod vendors;

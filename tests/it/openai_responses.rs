@@ -117,16 +117,6 @@ fn output(id: &str, content: impl Into<Content>) -> ChatMessage {
 }
 
 #[tokio::test]
-async fn a_sound_is_refused_with_its_reason() {
-    let sound = Content::from("").attach(Attachment::inline(AttachmentKind::Audio, "audio/wav", b"RIFF"));
-    let asked = request(agent(), "", &[ChatMessage::User(sound)], &[]);
-    let openai = OpenAiResponses::keyless("http://127.0.0.1:1");
-    let failed = openai.reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
-    assert_eq!(failed.kind, agentouto::ProviderErrorKind::InvalidRequest);
-    assert!(failed.message.contains("takes no sounds"), "{failed}");
-}
-
-#[tokio::test]
 async fn every_kind_of_message_has_its_wire_form() {
     let image = Attachment::inline(AttachmentKind::Image, "image/png", b"png");
     let question = Content::from("look")
@@ -159,7 +149,7 @@ async fn every_kind_of_message_has_its_wire_form() {
         "model": "m",
         "instructions": "be brief",
         "tools": [{
-            "type": "function", "name": "search", "description": "Search.", "parameters": {"type": "object"}, "strict": false,
+            "type": "function", "name": "search", "description": "Search.", "parameters": {"type": "object", "properties": {}}, "strict": false,
         }],
         "max_output_tokens": 9,
         "temperature": 0.5,

@@ -73,7 +73,7 @@ impl Answer {
         self
     }
 
-    /// With a pause after each piece.
+    /// With a pause after each piece but the last of a complete answer.
     pub(crate) fn with_pauses(mut self, pause: Duration) -> Self {
         self.pause = Some(pause);
         self
@@ -252,11 +252,14 @@ async fn write(socket: &mut TcpStream, answer: Answer, connection: &str) -> std:
     }
     socket.write_all(format!("{head}\r\n").as_bytes()).await?;
     let mut out = Vec::new();
-    for piece in answer.pieces.iter().filter(|piece| !piece.is_empty()) {
+    let pieces: Vec<_> = answer.pieces.iter().filter(|piece| !piece.is_empty()).collect();
+    for (nth, piece) in (1..).zip(&pieces) {
         out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
         out.extend_from_slice(piece);
         out.extend_from_slice(b"\r\n");
-        if let Some(pause) = pause {
+        // What is complete is not held up.
+        let is_end = nth == pieces.len() && end == End::Complete;
+        if let Some(pause) = pause.filter(|pause| !is_end || pause.is_zero()) {
             socket.write_all(&std::mem::take(&mut out)).await?;
             match pause.is_zero() {
                 true => tokio::task::yield_now().await,

@@ -333,7 +333,7 @@ impl BlockContent {
     /// The block as it goes back to the server; `None` for a text without letters, which it refuses.
     fn into_kept(self) -> Option<Value> {
         match self {
-            Self::Text(text) => (!text.is_empty()).then(|| json!({ "type": "text", "text": text })),
+            Self::Text(text) => (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text })),
             Self::Thinking { thinking, signature } => {
                 Some(json!({ "type": "thinking", "thinking": thinking, "signature": signature }))
             }

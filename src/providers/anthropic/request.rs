@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -16,26 +15,45 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound_json, with_attached};
+use crate::providers::body::{self, Fields, List, sound_json, with_attached};
 use crate::providers::http::Expect;
+use crate::providers::models::{self, ClaudeThinking};
+use crate::providers::offer::{self, Offered, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
 pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
-    let budget = agent.reasoning.filter(|reasoning| reasoning.effort != Effort::None).map(budget);
-    let limit = agent.max_output_tokens.unwrap_or(MAX_TOKENS.saturating_add(budget.unwrap_or(0)));
-    let thinking = agent.reasoning.map(|_| match budget {
+    let family = models::claude(&agent.model);
+    let reasoning = agent.reasoning.filter(|reasoning| reasoning.effort != Effort::None);
+    let takes_budget = |reasoning: &Reasoning| match family.thinking {
+        ClaudeThinking::Budget => true,
+        ClaudeThinking::EffortOrBudget => reasoning.budget.is_some(),
+        ClaudeThinking::Effort | ClaudeThinking::EffortByDefault | ClaudeThinking::Always => false,
+    };
+    let budget = reasoning.filter(takes_budget).map(budget);
+    let least = budget.map_or(0, |budget| budget.saturating_add(LEAST_ANSWER));
+    let limit = agent.max_output_tokens.unwrap_or(family.max_tokens.max(least));
+    let is_off = agent.reasoning.is_some() && reasoning.is_none();
+    let (thinking, effort) = match (reasoning, budget, family.thinking) {
         // The budget is part of the limit.
-        Some(budget) => Thinking::Enabled { budget_tokens: budget.min(limit.saturating_sub(1)) },
-        None => Thinking::Disabled,
-    });
+        (_, Some(_), _) if limit <= LEAST_BUDGET => return Err(too_few(limit)),
+        (_, Some(budget), _) => (Some(Thinking::Enabled { budget_tokens: budget.min(limit - 1) }), None),
+        (Some(Reasoning { effort, .. }), None, _) => (Some(Thinking::Adaptive { display: "summarized" }), Some(effort)),
+        (None, None, ClaudeThinking::Budget | ClaudeThinking::EffortByDefault) if is_off => {
+            (Some(Thinking::Disabled), None)
+        }
+        (None, None, ClaudeThinking::Always) if is_off => (None, Some(Effort::Low)),
+        (None, None, _) => (None, None),
+    };
+    let has_temperature = family.has_temperature && reasoning.is_none();
     fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
     fields.set("max_tokens", Some(limit))?;
     fields.set("system", Some(context.system()).filter(|system| !system.is_empty()))?;
     fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
     fields.set("thinking", thinking)?;
-    fields.set("temperature", agent.temperature.filter(|_| budget.is_none()))?;
+    fields.set("output_config", effort.map(|effort| OutputConfig { effort }))?;
+    fields.set("temperature", agent.temperature.filter(|_| has_temperature))?;
     fields.set("stream", (expect == Expect::Events).then_some(true))
 }
 
@@ -47,7 +65,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
             list.push(&Message { role: "user", content: Blocks::List(std::mem::take(&mut results)) })?;
         }
         match message {
-            ChatMessage::User(content) => list.push(&Message { role: "user", content: Blocks::of(content)? })?,
+            ChatMessage::User(content) => list.push(&Message { role: "user", content: Blocks::of(content) })?,
             ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let content = match kept {
@@ -60,7 +78,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
                 }
             }
             ChatMessage::Tool { id, output: ToolOutput { content, is_error }, .. } => {
-                let content = Blocks::of(content)?;
+                let content = Blocks::of(content);
                 results.push(Block::ToolResult { tool_use_id: id, content, is_error: *is_error });
             }
         }
@@ -73,7 +91,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
 
 /// The blocks of a reply that was plain, or another provider's.
 fn said<'a>(text: Option<Cow<'a, str>>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
-    let text = text.filter(|text| !text.is_empty()).map(|text| Ok(Block::text(text)));
+    let text = text.filter(|text| !text.trim().is_empty()).map(|text| Ok(Block::text(text)));
     text.into_iter().chain(calls.iter().map(Block::call)).collect()
 }
 
@@ -88,22 +106,37 @@ fn again<'a>(kept: &'a [Value], calls: &'a [ToolCall]) -> serde_json::Result<Vec
     kept.iter().filter_map(block).collect()
 }
 
-/// How many tokens an effort stands for.
+/// How many tokens an effort stands for; no fewer than the API takes.
 fn budget(reasoning: Reasoning) -> u32 {
-    reasoning.budget.unwrap_or(match reasoning.effort {
+    let tokens = reasoning.budget.unwrap_or(match reasoning.effort {
         Effort::None | Effort::Low => 1_024,
         Effort::Medium => 4_096,
         Effort::High => 16_384,
-    })
+    });
+    tokens.max(LEAST_BUDGET)
 }
 
-/// The limit of tokens where the agent says none; the API has no default.
-const MAX_TOKENS: u32 = 4_096;
+fn too_few(limit: u32) -> serde_json::Error {
+    serde_json::Error::custom(format_args!(
+        "`max_output_tokens` is {limit}, and reasoning takes at least {LEAST_BUDGET} of them; raise it or leave out `reasoning`"
+    ))
+}
+
+/// The smallest [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking) that the API takes.
+const LEAST_BUDGET: u32 = 1_024;
+/// The tokens that are left for the answer beside a budget, where the agent has no limit.
+const LEAST_ANSWER: u32 = 4_096;
+
+#[derive(Serialize)]
+struct OutputConfig {
+    effort: Effort,
+}
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Thinking {
     Enabled { budget_tokens: u32 },
+    Adaptive { display: &'static str },
     Disabled,
 }
 
@@ -111,19 +144,18 @@ struct Tools<'a>(&'a [ToolSpec]);
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|ToolSpec { name, description, parameters }| Tool {
-            name,
-            description,
-            input_schema: parameters,
+        serializer.collect_seq(self.0.iter().map(|tool| {
+            let Offered { name, description, parameters } = Offered::new(tool, References::Kept);
+            Tool { name, description, input_schema: parameters }
         }))
     }
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: Cow<'a, Value>,
 }
 
 #[derive(Serialize)]
@@ -140,12 +172,12 @@ enum Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn of(content: &'a Content) -> serde_json::Result<Self> {
+    fn of(content: &'a Content) -> Self {
         if content.attachments.is_empty() {
-            return Ok(Self::Text(&content.text));
+            return Self::Text(body::or_blank(&content.text));
         }
-        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(|text| Ok(Block::text(text)));
-        content.attachments.iter().map(Block::attachment).chain(text).collect::<Result<_, _>>().map(Self::List)
+        let text = Some(&*content.text).filter(|text| !text.trim().is_empty()).map(Block::text);
+        Self::List(content.attachments.iter().map(Block::attachment).chain(text).collect())
     }
 }
 
@@ -166,7 +198,7 @@ enum Block<'a> {
     },
     ToolUse {
         id: &'a str,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: &'a RawValue,
     },
     ToolResult {
@@ -194,29 +226,39 @@ impl<'a> Block<'a> {
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
         let input = sound_json(&call.arguments)?;
-        Ok(Self::ToolUse { id: &call.id, name: &call.name, input })
+        Ok(Self::ToolUse { id: &call.id, name: offer::name(&call.name), input })
     }
 
-    fn attachment(attachment: &'a Attachment) -> serde_json::Result<Self> {
-        use AttachmentKind::*;
-        use AttachmentSource::*;
-        let source = match &attachment.source {
-            Url { url } => Source::Url { url },
-            Inline { media_type, base64 } if attachment.kind == Document && media_type.starts_with("text/") => {
-                Source::Text { media_type: "text/plain", data: decoded(base64)? }
+    fn attachment(attachment: &'a Attachment) -> Self {
+        use AttachmentKind::{Audio, Document, Image};
+        let title = attachment.name.as_deref();
+        let not_shown = |why| Self::text(body::not_shown(attachment, why));
+        let (media_type, data) = match &attachment.source {
+            AttachmentSource::Inline { media_type, base64 } => (&**media_type, &**base64),
+            AttachmentSource::Url { url } => {
+                return match attachment.kind {
+                    Image => Self::Image { source: Source::Url { url } },
+                    Document => Self::Document { source: Source::Url { url }, title },
+                    Audio => Self::text(format!("Attached sound: {url}")),
+                };
             }
-            Inline { media_type, base64 } => Source::Base64 { media_type, data: base64 },
         };
-        match (attachment.kind, source) {
-            (Image, source) => Ok(Self::Image { source }),
-            (Document, source) => Ok(Self::Document { source, title: attachment.name.as_deref() }),
-            (Audio, Source::Url { url }) => Ok(Self::text(format!("Attached sound: {url}"))),
-            (Audio, _) => Err(serde_json::Error::custom("the Messages API takes no sounds, and one is attached")),
+        let source = Source::Base64 { media_type, data };
+        match attachment.kind {
+            Image => match body::picture_flaw(media_type, data) {
+                None if data.len() > LARGEST_PICTURE => not_shown("it is too large"),
+                None => Self::Image { source },
+                Some(flaw) => not_shown(flaw),
+            },
+            Audio => not_shown("the model takes no sounds"),
+            Document => match (body::text_of(media_type, data), body::too_large(data)) {
+                (Some(data), _) => Self::Document { source: Source::Text { media_type: "text/plain", data }, title },
+                (None, None) if body::essence(media_type) == "application/pdf" => Self::Document { source, title },
+                (None, flaw) => not_shown(flaw.unwrap_or("the model takes text and PDF only")),
+            },
         }
     }
 }
 
-fn decoded(base64: &str) -> serde_json::Result<String> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).map_err(serde_json::Error::custom)?;
-    String::from_utf8(bytes).map_err(serde_json::Error::custom)
-}
+/// The most bytes of a [picture](https://platform.claude.com/docs/en/build-with-claude/vision) in base64.
+const LARGEST_PICTURE: usize = 5 << 20;

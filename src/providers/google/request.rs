@@ -11,10 +11,12 @@ use serde_json::value::RawValue;
 
 use super::OPAQUE;
 use crate::agent::{Effort, Reasoning};
-use crate::context::{ChatMessage, Context};
+use crate::context::ChatMessage;
 use crate::message::{self, Attachment, AttachmentSource};
 use crate::provider::Request;
-use crate::providers::body::{Fields, List, sound_json};
+use crate::providers::body::{self, Fields, List, sound_json};
+use crate::providers::models::{self, Gemini};
+use crate::providers::offer::{self, Offered, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the system prompt, the tools and the settings.
@@ -24,7 +26,7 @@ pub(super) fn fields(request: &Request, fields: &mut Fields<'_>) -> serde_json::
     let config = GenerationConfig {
         temperature: agent.temperature,
         max_output_tokens: agent.max_output_tokens,
-        thinking_config: agent.reasoning.map(ThinkingConfig::from),
+        thinking_config: agent.reasoning.map(|reasoning| ThinkingConfig::of(&agent.model, reasoning)),
     };
     fields.set("systemInstruction", system.map(|system| Instruction { parts: [Part::text(system)] }))?;
     fields.set("tools", (!tools.is_empty()).then_some([Tool { function_declarations: Declarations(tools) }]))?;
@@ -32,7 +34,10 @@ pub(super) fn fields(request: &Request, fields: &mut Fields<'_>) -> serde_json::
 }
 
 /// Writes the messages behind the first `encoded`. The results of one turn are one message.
-pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+    let context = &request.context;
+    // From Gemini 3 on a result has what is attached to it within.
+    let is_within = matches!(models::gemini(&request.agent.model), Gemini::Level { .. });
     let mut results = Results::default();
     for message in context.messages().skip(encoded) {
         if !matches!(message, ChatMessage::Tool { .. }) {
@@ -52,7 +57,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
                     list.push(&Content { role: "model", parts })?;
                 }
             }
-            ChatMessage::Tool { name, output, .. } => results.add(name, output),
+            ChatMessage::Tool { name, output, .. } => results.add(name, output, is_within),
         }
     }
     results.write(list)
@@ -84,26 +89,33 @@ struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    fn add(&mut self, name: &'a str, ToolOutput { content, is_error }: &'a ToolOutput) {
+    fn add(&mut self, name: &'a str, ToolOutput { content, is_error }: &'a ToolOutput, is_within: bool) {
         let id = self.ids.get(self.responses.len()).copied().flatten();
         let response = match is_error {
             true => Outcome::Error(&content.text),
             false => Outcome::Output(&content.text),
         };
-        self.responses.push(Part::FunctionResponse(FunctionResponse { id, name, response }));
-        if !content.attachments.is_empty() {
+        let attached = content.attachments.iter().map(Part::attachment);
+        // Text has no place within.
+        let is_media = |part: &Part<'_>| is_within && matches!(part, Part::InlineData(_) | Part::FileData(_));
+        let (parts, beside): (Vec<_>, Vec<_>) = attached.partition(is_media);
+        let name_offered = offer::name(name);
+        self.responses.push(Part::FunctionResponse(FunctionResponse { id, name: name_offered, response, parts }));
+        if !beside.is_empty() {
             self.attached.push(Part::text(format!("Attached to the result of `{name}`:")));
-            self.attached.extend(content.attachments.iter().map(Part::attachment));
+            self.attached.extend(beside);
         }
     }
 
     fn write(self, list: &mut List<'_>) -> serde_json::Result<()> {
-        let Self { mut responses, attached, .. } = self;
-        responses.extend(attached);
-        match responses.is_empty() {
-            true => Ok(()),
-            false => list.push(&Content { role: "user", parts: responses }),
+        let Self { responses, attached, .. } = self;
+        // Beside the results the API counts them as results that are too many.
+        for parts in [responses, attached] {
+            if !parts.is_empty() {
+                list.push(&Content { role: "user", parts })?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -118,24 +130,43 @@ struct GenerationConfig {
     thinking_config: Option<ThinkingConfig>,
 }
 
-/// A budget, because all models know one: `thinkingLevel` is an error for those before Gemini 3.
+/// How much to think: a budget, or the level that took its place with Gemini 3.
 #[derive(PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThinkingConfig {
-    thinking_budget: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<&'static str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     include_thoughts: bool,
 }
 
-impl From<Reasoning> for ThinkingConfig {
-    fn from(Reasoning { effort, budget }: Reasoning) -> Self {
-        let thinking_budget = match effort {
-            Effort::None => 0,
-            Effort::Low => budget.unwrap_or(1_024),
-            Effort::Medium => budget.unwrap_or(8_192),
-            Effort::High => budget.unwrap_or(24_576),
-        };
-        Self { thinking_budget, include_thoughts: thinking_budget > 0 }
+impl ThinkingConfig {
+    fn of(model: &str, Reasoning { effort, budget }: Reasoning) -> Self {
+        let include_thoughts = effort != Effort::None;
+        match models::gemini(model) {
+            Gemini::Level { least, has_medium } => {
+                let level = match effort {
+                    Effort::None => least,
+                    Effort::Low => "low",
+                    Effort::Medium if has_medium => "medium",
+                    Effort::Medium | Effort::High => "high",
+                };
+                Self { thinking_budget: None, thinking_level: Some(level), include_thoughts }
+            }
+            Gemini::Budget { can_be_none, least, most } => {
+                let tokens = match effort {
+                    Effort::None => 0,
+                    Effort::Low => budget.unwrap_or(1_024),
+                    Effort::Medium => budget.unwrap_or(8_192),
+                    Effort::High => budget.unwrap_or(24_576),
+                };
+                let budget = if tokens == 0 && can_be_none { 0 } else { tokens.clamp(least, most) };
+                let include_thoughts = include_thoughts && budget > 0;
+                Self { thinking_budget: Some(budget), thinking_level: None, include_thoughts }
+            }
+        }
     }
 }
 
@@ -154,10 +185,9 @@ struct Declarations<'a>(&'a [ToolSpec]);
 
 impl Serialize for Declarations<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|ToolSpec { name, description, parameters }| FunctionDeclaration {
-            name,
-            description,
-            parameters_json_schema: parameters,
+        serializer.collect_seq(self.0.iter().map(|tool| {
+            let Offered { name, description, parameters } = Offered::new(tool, References::Resolved);
+            FunctionDeclaration { name, description, parameters_json_schema: parameters }
         }))
     }
 }
@@ -165,9 +195,9 @@ impl Serialize for Declarations<'_> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FunctionDeclaration<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
-    parameters_json_schema: &'a Value,
+    parameters_json_schema: Cow<'a, Value>,
 }
 
 #[derive(Serialize)]
@@ -206,7 +236,7 @@ struct FileData<'a> {
 
 #[derive(Serialize)]
 struct FunctionCall<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     args: &'a RawValue,
 }
 
@@ -214,8 +244,11 @@ struct FunctionCall<'a> {
 struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    name: &'a str,
+    name: Cow<'a, str>,
     response: Outcome<'a>,
+    /// [Media](https://ai.google.dev/gemini-api/docs/function-calling#multimodal-function-responses).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part<'a>>,
 }
 
 /// The two keys that the API knows in a [response](https://ai.google.dev/api/caching#FunctionResponse).
@@ -234,19 +267,28 @@ impl<'a> Part<'a> {
     /// The text, unless it is empty and there is something else, and then the attachments.
     fn all(content: &'a message::Content) -> Vec<Self> {
         let has_text = !content.text.is_empty() || content.attachments.is_empty();
-        let text = has_text.then(|| Self::text(&*content.text));
+        let text = has_text.then(|| Self::text(body::or_blank(&content.text)));
         text.into_iter().chain(content.attachments.iter().map(Self::attachment)).collect()
     }
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
         let args = sound_json(&call.arguments)?;
-        Ok(Self::FunctionCall(FunctionCall { name: &call.name, args }))
+        Ok(Self::FunctionCall(FunctionCall { name: offer::name(&call.name), args }))
     }
 
     fn attachment(attachment: &'a Attachment) -> Self {
         match &attachment.source {
             AttachmentSource::Inline { media_type, base64 } => {
-                Self::InlineData(Blob { mime_type: media_type, data: base64 })
+                let kind = body::essence(media_type);
+                let is_media = ["image/", "audio/", "video/", "text/"].iter().any(|media| kind.starts_with(media));
+                let is_taken = is_media && !matches!(kind, "image/svg+xml" | "image/gif") || kind == "application/pdf";
+                match (body::too_large(base64), body::text_of(media_type, base64)) {
+                    (None, _) if is_taken => Self::InlineData(Blob { mime_type: media_type, data: base64 }),
+                    (None, Some(text)) => Self::text(text),
+                    (flaw, _) => {
+                        Self::text(body::not_shown(attachment, flaw.unwrap_or("the model takes no such files")))
+                    }
+                }
             }
             AttachmentSource::Url { url } => Self::FileData(FileData { mime_type: media_type(url), file_uri: url }),
         }

@@ -15,7 +15,7 @@ use crate::provider::{StopReason, Usage};
 use crate::providers::draft::{Call, Draft};
 use crate::providers::failure::Failure;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
+use crate::providers::wire::{self, Broken, Index, Lenient, Progress, Str, Tokens, error_in, lenient, owned};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.
@@ -23,6 +23,7 @@ use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
 struct Completion<'a> {
     #[serde(borrow)]
     choices: Option<Vec<Choice<'a>>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<TokenCounts>,
     error: Option<Value>,
     // Some servers write an error without a wrapper, with the object `error`.
@@ -34,13 +35,16 @@ struct Completion<'a> {
 
 #[derive(Debug, Deserialize)]
 struct Choice<'a> {
-    index: Option<u64>,
+    #[serde(default)]
+    index: Index,
     #[serde(borrow)]
     message: Option<Message<'a>>,
     #[serde(borrow)]
     delta: Option<Message<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     finish_reason: Option<Str<'a>>,
+    // OpenRouter's place for an error of the server behind it.
+    error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,13 +58,17 @@ struct Message<'a> {
     #[serde(borrow)]
     reasoning: Option<Text<'a>>,
     // OpenRouter's form of reasoning.
+    #[serde(default, deserialize_with = "lenient")]
     reasoning_details: Option<Vec<Map<String, Value>>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
+    tool_calls: Option<Calls<'a>>,
+    // What came before `tool_calls`.
+    #[serde(borrow)]
+    function_call: Option<FunctionPiece<'a>>,
     // OpenRouter's form of pictures.
-    #[serde(borrow)]
-    images: Option<Vec<Image<'a>>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    images: Option<Vec<Lenient<Image<'a>>>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
     audio: Option<Audio<'a>>,
 }
 
@@ -101,14 +109,31 @@ struct Audio<'a> {
     transcript: Option<Str<'a>>,
 }
 
+/// Calls, or an empty object in place of none.
 #[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Calls<'a> {
+    List(#[serde(borrow)] Vec<CallPiece<'a>>),
+    None {},
+}
+
+#[derive(Debug, Default, Deserialize)]
 struct CallPiece<'a> {
-    index: Option<u64>,
+    #[serde(default)]
+    index: Index,
     #[serde(borrow)]
-    id: Option<Str<'a>>,
+    id: Option<Id<'a>>,
     #[serde(borrow)]
     function: Option<FunctionPiece<'a>>,
     extra_content: Option<Value>,
+}
+
+/// The id of a call, which some servers write as a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Id<'a> {
+    Text(#[serde(borrow)] Str<'a>),
+    Other(Value),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -135,7 +160,9 @@ struct TokenCounts {
     prompt_tokens: Tokens,
     completion_tokens: Tokens,
     total_tokens: Tokens,
+    #[serde(deserialize_with = "lenient")]
     prompt_tokens_details: Option<PromptDetails>,
+    #[serde(deserialize_with = "lenient")]
     completion_tokens_details: Option<CompletionDetails>,
     prompt_cache_hit_tokens: Tokens,
     num_cached_tokens: Tokens,
@@ -156,6 +183,8 @@ struct CompletionDetails {
 /// Reads an answer.
 #[derive(Debug, Default)]
 pub struct Decoder {
+    /// The index of the choice that is read.
+    choice: u64,
     /// What is known of each call besides the call itself.
     calls: Vec<Marks>,
     /// The field in which reasoning came.
@@ -173,6 +202,9 @@ impl wire::Decoder for Decoder {
     fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
         let mut completion: Completion<'_> = serde_json::from_slice(body)?;
         // Some servers have an empty delta beside the message.
+        // Some servers count from 1.
+        let indices = completion.choices.iter().flatten().filter_map(|choice| choice.index.0);
+        self.choice = indices.min().unwrap_or(0);
         let choices = completion.choices.iter_mut().flatten();
         choices.filter(|choice| choice.message.is_some()).for_each(|choice| choice.delta = None);
         self.take(completion, "", draft).map(drop)
@@ -217,10 +249,9 @@ impl Decoder {
             draft.used(usage);
         }
         // More than one choice comes only if asked for.
-        if let Some(choice) = choices.into_iter().flatten().find(|choice| choice.index.unwrap_or(0) == 0) {
-            self.take_choice(choice, draft);
-        }
-        match error {
+        let choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
+        let failed = choice.and_then(|choice| self.take_choice(choice, draft));
+        match error_in(error).or(failed) {
             Some(error) => Err(Broken::Failed(Failure::reported(&json!({ "error": error })))),
             None if name == "error" || object.as_deref() == Some("error") => {
                 Err(Broken::Failed(Failure::reported(&json!({ "message": message, "code": code }))))
@@ -230,7 +261,8 @@ impl Decoder {
         }
     }
 
-    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut Draft<'_, '_>) {
+    /// Takes in a choice. Gives the error that is in it.
+    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut Draft<'_, '_>) -> Option<Value> {
         draft.begin();
         // Chunks of some servers hold the message so far beside the delta.
         if let Some(message) = choice.delta {
@@ -246,6 +278,7 @@ impl Decoder {
             draft.stop(stop_reason(&word));
             draft.complete();
         }
+        error_in(choice.error)
     }
 
     fn take_message<'a>(
@@ -277,13 +310,19 @@ impl Decoder {
         if let Some(refusal) = message.refusal {
             refusal.each(&mut |piece| draft.refuse(piece));
         }
-        for image in message.images.into_iter().flatten() {
+        for image in message.images.into_iter().flatten().filter_map(|image| image.0) {
             draft.attach(picture(&image.image_url.url));
         }
         if let Some(transcript) = message.audio.and_then(|audio| audio.transcript) {
             draft.say(&transcript);
         }
-        message.tool_calls.into_iter().flatten().for_each(|piece| take_call(self, piece, draft));
+        let function =
+            message.function_call.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
+        let calls = match message.tool_calls {
+            Some(Calls::List(calls)) => calls,
+            Some(Calls::None {}) | None => Vec::new(),
+        };
+        calls.into_iter().chain(function).for_each(|piece| take_call(self, piece, draft));
     }
 
     fn add_call(&mut self, piece: CallPiece<'_>, draft: &mut Draft<'_, '_>) {
@@ -325,9 +364,18 @@ impl Decoder {
         let latest = || (0..calls.len()).rev();
         let place = latest().find(same).or_else(|| latest().find(here))?;
         let call = &calls[place];
-        let differs = !piece.id.is_empty() && !call.id.is_empty() && call.id != piece.id;
-        let lacks_id = piece.id.is_empty() || call.id.is_empty();
-        let begins = !piece.name.is_empty() && (differs || (lacks_id && is_whole(&call.arguments)));
+        let is_named_anew = !piece.name.is_empty() && !call.name.is_empty() && piece.name != call.name;
+        let begins = if piece.name.is_empty() {
+            false
+        } else if piece.id.is_empty() || call.id.is_empty() {
+            // A name that comes in pieces has its last one before the arguments.
+            is_whole(&call.arguments) || is_named_anew && call.arguments.is_empty() && !piece.arguments.is_empty()
+        } else {
+            // Some servers give every piece another id, and the name once more.
+            let goes_on =
+                !is_named_anew && !call.arguments.is_empty() && !piece.arguments.trim_start().starts_with('{');
+            call.id != piece.id && (is_whole(&call.arguments) || !goes_on)
+        };
         (!begins).then_some(place)
     }
 
@@ -360,8 +408,13 @@ impl CallPiece<'_> {
             Some(Arguments::Text(written)) => written.0.into_owned(),
             Some(Arguments::Object(object)) => object.to_string(),
         };
-        let call = Call { id: owned(self.id), name: owned(function.name), arguments };
-        (call, Marks { index: self.index, extra_content: self.extra_content })
+        let id = match self.id {
+            Some(Id::Text(id)) => id.0.into_owned(),
+            Some(Id::Other(Value::Number(id))) => id.to_string(),
+            Some(Id::Other(_)) | None => String::new(),
+        };
+        let call = Call { id, name: owned(function.name), arguments };
+        (call, Marks { index: self.index.0, extra_content: self.extra_content })
     }
 }
 

@@ -5,33 +5,73 @@
 
 use std::borrow::Cow;
 
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::OPAQUE;
-use crate::context::{ChatMessage, Context};
+use super::{OPAQUE, Profile};
+use crate::agent::Effort;
+use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Address, Fields, List, sound, with_attached};
+use crate::providers::body::{self, Address, Fields, List, sound, with_attached};
 use crate::providers::http::Expect;
+use crate::providers::models::{self, ChatTools, Gpt};
+use crate::providers::offer::{self, Offered, References};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Writes the settings and the tools.
-pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+pub(super) fn fields(
+    request: &Request,
+    expect: Expect,
+    profile: Profile,
+    fields: &mut Fields<'_>,
+) -> serde_json::Result<()> {
     let Request { agent, tools, .. } = request;
-    let effort = agent.reasoning.map(|reasoning| reasoning.effort);
+    let gpt = models::gpt(&agent.model);
+    let effort = effort(request, gpt)?;
     let streams = (expect == Expect::Events).then_some(true);
     fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
     fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
-    fields.set("max_completion_tokens", agent.max_output_tokens)?;
+    fields.set(profile.limit_field(), agent.max_output_tokens)?;
     fields.set("reasoning_effort", effort)?;
-    fields.set("temperature", agent.temperature.filter(|_| effort.is_none()))?;
+    fields.set("temperature", agent.temperature.filter(|_| effort.is_none() && gpt.is_none()))?;
     fields.set("stream", streams)?;
     fields.set("stream_options", streams.map(|include_usage| StreamOptions { include_usage }))
 }
 
+/// The effort to send. Some models refuse one beside tools, or want it to be `none`.
+fn effort(Request { agent, tools, .. }: &Request, gpt: Option<Gpt>) -> serde_json::Result<Option<&'static str>> {
+    let asked = agent.reasoning.map(|reasoning| reasoning.effort);
+    let is_overridden = tools.is_empty() || agent.extra.contains_key("reasoning_effort");
+    let chat_tools = gpt.filter(|_| !is_overridden).map(|gpt| gpt.chat_tools);
+    match (chat_tools, asked) {
+        (None | Some(ChatTools::Accepted), asked) => Ok(asked.map(|effort| models::effort(effort, gpt))),
+        (Some(ChatTools::WithoutEffort), None | Some(Effort::None)) => Ok(None),
+        (Some(ChatTools::WithEffortNone), None | Some(Effort::None)) => Ok(Some("none")),
+        (Some(_), Some(_)) => Err(serde_json::Error::custom(format_args!(
+            "`{}` takes tools beside reasoning in the Responses API only: use the provider `OpenAiResponses` for agent \
+             `{}`, or `Effort::None`",
+            agent.model, agent.name
+        ))),
+    }
+}
+
 /// Writes the messages behind the first `encoded`.
-pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+pub(super) fn messages(
+    request: &Request,
+    encoded: usize,
+    profile: Profile,
+    list: &mut List<'_>,
+) -> serde_json::Result<()> {
+    let context = &request.context;
+    let returns_reasoning = profile.returns_reasoning(&request.agent.model);
+    let attach = |attached: Vec<Part<'_>>, list: &mut List<'_>| {
+        if let Some(said) = profile.before_attachments() {
+            list.push(&Message::said(said))?;
+        }
+        list.push(&Message::User { content: UserContent::Parts(attached) })
+    };
     if encoded == 0 && !context.system().is_empty() {
         list.push(&Message::System { content: context.system() })?;
     }
@@ -39,7 +79,7 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
     let mut attached = Vec::new();
     for message in context.messages().skip(encoded) {
         if !attached.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
-            list.push(&Message::User { content: UserContent::Parts(std::mem::take(&mut attached)) })?;
+            attach(std::mem::take(&mut attached), list)?;
         }
         if let ChatMessage::Tool { id, name, output } = message
             && !output.content.attachments.is_empty()
@@ -47,10 +87,10 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
             attached.push(Part::text(format!("Attached to the result of `{name}` ({id}):")));
             attached.extend(output.content.attachments.iter().map(Part::attachment));
         }
-        list.push(&Message::from(message))?;
+        list.push(&Message::of(message, profile, returns_reasoning))?;
     }
     if !attached.is_empty() {
-        list.push(&Message::User { content: UserContent::Parts(attached) })?;
+        attach(attached, list)?;
     }
     Ok(())
 }
@@ -64,7 +104,8 @@ struct Tools<'a>(&'a [ToolSpec]);
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|function| Typed::Function { function }))
+        serializer
+            .collect_seq(self.0.iter().map(|tool| Typed::Function { function: Offered::new(tool, References::Kept) }))
     }
 }
 
@@ -89,35 +130,42 @@ enum Message<'a> {
         tool_calls: Vec<Typed<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: &'a str,
     },
 }
 
-impl<'a> From<&'a ChatMessage> for Message<'a> {
-    fn from(message: &'a ChatMessage) -> Self {
+impl<'a> Message<'a> {
+    fn said(text: &'a str) -> Self {
+        let (reasoning_content, reasoning, reasoning_details, tool_calls) = Default::default();
+        Self::Assistant { content: Some(text.into()), reasoning_content, reasoning, reasoning_details, tool_calls }
+    }
+
+    fn of(message: &'a ChatMessage, profile: Profile, returns_reasoning: bool) -> Self {
         match message {
             ChatMessage::User(content) => Self::User { content: content.into() },
             ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE));
                 let kept = |key| kept.and_then(|kept| kept.get(key));
-                let thought_in =
-                    |field| reasoning.as_deref().filter(|_| kept("reasoning") == Some(&Value::from(field)));
+                let is_in = |field| returns_reasoning && kept("reasoning") == Some(&Value::from(field));
+                let thought_in = |field| reasoning.as_deref().filter(|_| is_in(field));
                 let extra = |place| kept("extra_content").and_then(|extras| extras.get(place));
                 Self::Assistant {
                     // Without tool calls the content is required.
                     content: with_attached(text.as_deref().or(tool_calls.is_empty().then_some("")), attachments),
                     reasoning_content: thought_in("reasoning_content"),
                     reasoning: thought_in("reasoning"),
-                    reasoning_details: kept("reasoning_details"),
+                    reasoning_details: kept("reasoning_details").filter(|_| returns_reasoning),
                     tool_calls: tool_calls
                         .iter()
                         .enumerate()
-                        .map(|(nth, call)| Typed::call(call, extra(nth)))
+                        .map(|(nth, call)| Typed::call(call, profile, extra(nth)))
                         .collect(),
                 }
             }
-            ChatMessage::Tool { id, output, .. } => Self::Tool { tool_call_id: id, content: &output.content.text },
+            ChatMessage::Tool { id, output, .. } => {
+                Self::Tool { tool_call_id: profile.id(id), content: &output.content.text }
+            }
         }
     }
 }
@@ -173,14 +221,25 @@ impl<'a> Part<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
+        let not_shown = |why| Self::text(body::not_shown(attachment, why));
         match (attachment.kind, &attachment.source) {
+            (Image, Inline { media_type, base64 }) if let Some(flaw) = body::picture_flaw(media_type, base64) => {
+                not_shown(flaw)
+            }
             (Image, source) => Self::ImageUrl { image_url: ImageUrl { url: Address(source) } },
+            (_, Inline { base64, .. }) if let Some(flaw) = body::too_large(base64) => not_shown(flaw),
             (Audio, Inline { media_type, base64 }) => {
                 Self::InputAudio { input_audio: InputAudio { data: base64, format: audio_format(media_type) } }
             }
-            (Document, source @ Inline { .. }) => {
+            (Document, source @ Inline { media_type, base64 }) => {
                 let filename = attachment.name.as_deref().unwrap_or("document");
-                Self::File { file: File { filename, file_data: Address(source) } }
+                match body::text_of(media_type, base64) {
+                    Some(text) => Self::text(format!("Attached {filename}:\n{text}")),
+                    None if body::essence(media_type) == "application/pdf" => {
+                        Self::File { file: File { filename, file_data: Address(source) } }
+                    }
+                    None => not_shown("the model takes text and PDF only"),
+                }
             }
             (Audio, Url { url }) => Self::text(format!("Attached sound: {url}")),
             (Document, Url { url }) => Self::text(format!("Attached document: {url}")),
@@ -202,10 +261,10 @@ fn audio_format(media_type: &str) -> &str {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Typed<'a> {
     #[serde(rename = "function")]
-    Function { function: &'a ToolSpec },
+    Function { function: Offered<'a> },
     #[serde(rename = "function")]
     Call {
-        id: &'a str,
+        id: Cow<'a, str>,
         function: Function<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         extra_content: Option<&'a Value>,
@@ -214,13 +273,13 @@ enum Typed<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
 impl<'a> Typed<'a> {
-    fn call(call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
-        let function = Function { name: &call.name, arguments: sound(&call.arguments) };
-        Self::Call { id: &call.id, function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
+    fn call(call: &'a ToolCall, profile: Profile, extra_content: Option<&'a Value>) -> Self {
+        let function = Function { name: offer::name(&call.name), arguments: sound(&call.arguments) };
+        Self::Call { id: profile.id(&call.id), function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
     }
 }

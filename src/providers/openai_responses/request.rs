@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -14,23 +13,26 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{Address, Fields, List, sound, with_attached};
+use crate::providers::body::{self, Address, Fields, List, sound, with_attached};
 use crate::providers::http::Expect;
+use crate::providers::models;
+use crate::providers::offer::{self, Offered, References};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
 pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
+    let gpt = models::gpt(&agent.model);
     let effort = agent.reasoning.map(|reasoning| reasoning.effort);
     let reasons = effort.is_some_and(|effort| effort != Effort::None);
     fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
     fields.set("instructions", Some(context.system()).filter(|system| !system.is_empty()))?;
     fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
     fields.set("max_output_tokens", agent.max_output_tokens)?;
-    fields.set("reasoning", effort.map(|effort| Reasoning { effort }))?;
+    fields.set("reasoning", effort.map(|effort| Reasoning { effort: models::effort(effort, gpt) }))?;
     // Lists are joined with those of the agent's `extra`.
     fields.set("include", (reasons && !includes(request, ENCRYPTED)).then_some([ENCRYPTED]))?;
-    fields.set("temperature", agent.temperature.filter(|_| effort.is_none()))?;
+    fields.set("temperature", agent.temperature.filter(|_| effort.is_none() && gpt.is_none()))?;
     fields.set("stream", (expect == Expect::Events).then_some(true))
 }
 
@@ -39,7 +41,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
     let is_stored = request.agent.extra.get("store") != Some(&Value::Bool(false));
     for message in request.context.messages().skip(encoded) {
         match message {
-            ChatMessage::User(content) => list.push(&Item::Message { role: "user", content: Text::of(content)? })?,
+            ChatMessage::User(content) => list.push(&Item::Message { role: "user", content: Text::of(content) })?,
             ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let items = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 match items.filter(|items| is_stored || items.iter().all(is_self_contained)) {
@@ -48,7 +50,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
                 }
             }
             ChatMessage::Tool { id, output, .. } => {
-                list.push(&Item::FunctionCallOutput { call_id: id, output: Text::of(&output.content)? })?;
+                list.push(&Item::FunctionCallOutput { call_id: id, output: Text::of(&output.content) })?;
             }
         }
     }
@@ -65,7 +67,7 @@ fn again(items: &[Value], tool_calls: &[ToolCall], list: &mut List<'_>) -> serde
                 // What was recorded counts: an id that came twice has been changed.
                 let mut fields = fields.clone();
                 fields.insert("call_id".to_owned(), (*call.id).into());
-                fields.insert("name".to_owned(), (*call.name).into());
+                fields.insert("name".to_owned(), offer::name(&call.name).into());
                 fields.insert("arguments".to_owned(), sound(&call.arguments).into());
                 list.push(&fields)?;
             }
@@ -81,7 +83,7 @@ fn plain(text: Option<Cow<'_, str>>, tool_calls: &[ToolCall], list: &mut List<'_
         list.push(&Item::Message { role: "assistant", content: Text::Plain(text) })?;
     }
     for ToolCall { id, name, arguments, .. } in tool_calls {
-        list.push(&Item::FunctionCall { call_id: id, name, arguments: sound(arguments) })?;
+        list.push(&Item::FunctionCall { call_id: id, name: offer::name(name), arguments: sound(arguments) })?;
     }
     Ok(())
 }
@@ -108,14 +110,16 @@ fn kind(item: &Value) -> &str {
 
 #[derive(Serialize)]
 struct Reasoning {
-    effort: Effort,
+    effort: &'static str,
 }
 
 struct Tools<'a>(&'a [ToolSpec]);
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|spec| Tool::Function { spec, strict: false }))
+        serializer.collect_seq(
+            self.0.iter().map(|tool| Tool::Function { tool: Offered::new(tool, References::Kept), strict: false }),
+        )
     }
 }
 
@@ -124,7 +128,7 @@ impl Serialize for Tools<'_> {
 enum Tool<'a> {
     Function {
         #[serde(flatten)]
-        spec: &'a ToolSpec,
+        tool: Offered<'a>,
         strict: bool,
     },
 }
@@ -133,7 +137,7 @@ enum Tool<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item<'a> {
     Message { role: &'static str, content: Text<'a> },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCall { call_id: &'a str, name: Cow<'a, str>, arguments: &'a str },
     FunctionCallOutput { call_id: &'a str, output: Text<'a> },
 }
 
@@ -145,13 +149,12 @@ enum Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn of(content: &'a Content) -> serde_json::Result<Self> {
+    fn of(content: &'a Content) -> Self {
         if content.attachments.is_empty() {
-            return Ok(Self::Plain(Cow::Borrowed(&content.text)));
+            return Self::Plain(Cow::Borrowed(&content.text));
         }
-        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(|text| Ok(Part::text(text)));
-        let attachments = content.attachments.iter().map(Part::attachment);
-        text.into_iter().chain(attachments).collect::<Result<_, _>>().map(Self::Parts)
+        let text = Some(&*content.text).filter(|text| !text.is_empty()).map(Part::text);
+        Self::Parts(text.into_iter().chain(content.attachments.iter().map(Part::attachment)).collect())
     }
 }
 
@@ -173,21 +176,34 @@ impl<'a> Part<'a> {
         Self::Text { text: text.into() }
     }
 
-    fn attachment(attachment: &'a Attachment) -> serde_json::Result<Self> {
+    fn attachment(attachment: &'a Attachment) -> Self {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
-        Ok(match (attachment.kind, &attachment.source) {
-            // The schema wants the `detail` in a message, even if it is the default.
-            (Image, source) => Self::Image { image_url: Address(source), detail: "auto" },
-            (Document, source @ Inline { .. }) => {
+        let not_shown = |why| Self::text(body::not_shown(attachment, why));
+        // The schema wants the `detail` in a message, even if it is the default.
+        let picture = |source| Self::Image { image_url: Address(source), detail: "auto" };
+        match (attachment.kind, &attachment.source) {
+            (Image, source @ Inline { media_type, base64 }) => {
+                body::picture_flaw(media_type, base64).map_or_else(|| picture(source), not_shown)
+            }
+            (Image, source) => picture(source),
+            (Document, source @ Inline { media_type, base64 }) => {
                 let filename = attachment.name.as_deref().unwrap_or("document");
-                Self::File { filename, file_data: Address(source) }
+                let flaw = body::too_large(base64).or_else(|| document_flaw(media_type));
+                flaw.map_or_else(|| Self::File { filename, file_data: Address(source) }, not_shown)
             }
             (Document, Url { url }) => Self::FileElsewhere { file_url: url },
-            (Audio, Inline { .. }) => {
-                return Err(serde_json::Error::custom("the Responses API takes no sounds, and one is attached"));
-            }
+            (Audio, Inline { .. }) => not_shown("the model takes no sounds"),
             (Audio, Url { url }) => Self::text(format!("Attached sound: {url}")),
-        })
+        }
     }
+}
+
+/// Why the API takes no such [file](https://developers.openai.com/api/docs/guides/file-inputs), if it does not.
+fn document_flaw(media_type: &str) -> Option<&'static str> {
+    let kind = body::essence(media_type);
+    let is_other = ["application/", "video/", "font/", "model/"].iter().any(|other| kind.starts_with(other));
+    let readable = ["pdf", "json", "xml", "yaml", "rtf", "word", "officedocument", "ms-", "opendocument", "csv"];
+    let is_readable = !is_other || readable.iter().any(|format| kind.contains(format));
+    (!is_readable).then_some("the model takes text, PDF and office documents only")
 }

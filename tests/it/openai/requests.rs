@@ -67,7 +67,7 @@ async fn every_kind_of_message_has_its_wire_form() {
             {"role": "user", "content": "thanks"},
         ],
         "tools": [
-            {"type": "function", "function": {"name": "search", "description": "Search.", "parameters": {"type": "object"}}},
+            {"type": "function", "function": {"name": "search", "description": "Search.", "parameters": {"type": "object", "properties": {}}}},
         ],
         "max_completion_tokens": 9,
         "temperature": 0.5,

@@ -1,0 +1,235 @@
+//! The settings that families of models accept where their vendors differ from model to model. One table a vendor, as of
+//! 2026-11-22. An agent's [`extra`](crate::Agent::extra) overrides it.
+//!
+//! A name that no table knows gets what most servers accept. Nothing here asks a server.
+
+use crate::agent::Effort;
+
+/// The numbers of a version, such as 4 and 7.
+type Version = (u32, u32);
+
+/// How a Claude model thinks, from the first version of which a row is true.
+///
+/// [Thinking](https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting),
+/// [sampling parameters](https://platform.claude.com/docs/en/models/sonnet-5-5/migration-guide),
+/// [limits](https://platform.claude.com/docs/en/about-claude/models/overview).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claude {
+    since: Version,
+    pub(crate) thinking: ClaudeThinking,
+    /// Whether a temperature is accepted.
+    pub(crate) has_temperature: bool,
+    /// The limit of output tokens where the agent has none. The API has no default; the models can write this much.
+    pub(crate) max_tokens: u32,
+}
+
+/// The ways to ask a Claude model to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaudeThinking {
+    /// With a budget of tokens, and not unless it is asked to.
+    Budget,
+    /// With an effort, or a budget; not unless it is asked to.
+    EffortOrBudget,
+    /// With an effort, and not unless it is asked to.
+    Effort,
+    /// With an effort, unless it is told not to.
+    EffortByDefault,
+    /// With an effort, always.
+    Always,
+}
+
+const CLAUDE: [Claude; 7] = {
+    use ClaudeThinking::*;
+    const fn row(since: Version, thinking: ClaudeThinking, has_temperature: bool, max_tokens: u32) -> Claude {
+        Claude { since, thinking, has_temperature, max_tokens }
+    }
+    [
+        row((5, 5), Always, false, 32_000),
+        row((5, 0), EffortByDefault, false, 32_000),
+        row((4, 7), Effort, false, 32_000),
+        row((4, 6), EffortOrBudget, true, 32_000),
+        row((3, 7), Budget, true, 32_000),
+        row((3, 5), Budget, true, 8_192),
+        row((0, 0), Budget, true, 4_096),
+    ]
+};
+
+/// Other models behind the Messages format.
+const NO_CLAUDE: Claude =
+    Claude { since: (0, 0), thinking: ClaudeThinking::Budget, has_temperature: true, max_tokens: 8_192 };
+
+/// What a model behind the Messages format accepts. Its name may have a prefix, as on Bedrock, or a suffix.
+pub(crate) fn claude(model: &str) -> Claude {
+    let Some((_, name)) = model.rsplit_once("claude-") else { return NO_CLAUDE };
+    // `fable` and `mythos` always think; a name without a version means the latest.
+    let always = ["fable", "mythos"].iter().any(|family| name.starts_with(family));
+    let version = if always { None } else { version(name) };
+    *CLAUDE.iter().find(|row| version.is_none_or(|version| version >= row.since)).unwrap_or(&NO_CLAUDE)
+}
+
+/// What an OpenAI model that reasons accepts, from the first version of which a row is true.
+///
+/// [Reasoning](https://developers.openai.com/api/docs/guides/reasoning),
+/// [tools beside it](https://github.com/openai/openai-openapi/issues/541),
+/// [unasked](https://github.com/BerriAI/litellm/pull/34569).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gpt {
+    since: Version,
+    /// The word for no reasoning, or for the least there is.
+    pub(crate) least_effort: &'static str,
+    /// Tools beside reasoning in Chat Completions.
+    pub(crate) chat_tools: ChatTools,
+}
+
+/// What Chat Completions makes of tools beside reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChatTools {
+    /// Both are accepted.
+    Accepted,
+    /// Refused if an effort is sent.
+    WithoutEffort,
+    /// Refused unless the effort is sent as `none`.
+    WithEffortNone,
+}
+
+const GPT: [Gpt; 4] = {
+    use ChatTools::*;
+    [
+        Gpt { since: (5, 5), least_effort: "none", chat_tools: WithEffortNone },
+        Gpt { since: (5, 4), least_effort: "none", chat_tools: WithoutEffort },
+        Gpt { since: (5, 1), least_effort: "none", chat_tools: Accepted },
+        Gpt { since: (5, 0), least_effort: "minimal", chat_tools: Accepted },
+    ]
+};
+
+/// `o1`, `o3` and `o4-mini`.
+const O_SERIES: Gpt = Gpt { since: (0, 0), least_effort: "low", chat_tools: ChatTools::Accepted };
+
+/// What an OpenAI model accepts that reasons; `None` for all others, also for those of OpenAI at other vendors, whose
+/// names have a prefix. None of them takes a temperature.
+pub(crate) fn gpt(model: &str) -> Option<Gpt> {
+    if ["o1", "o3", "o4"].iter().any(|series| model == *series || model.starts_with(&format!("{series}-"))) {
+        return Some(O_SERIES);
+    }
+    let version = version(model.strip_prefix("gpt-")?)?;
+    let reasons = !model.contains("-chat");
+    GPT.into_iter().find(|row| reasons && version >= row.since)
+}
+
+/// The word for an effort.
+pub(crate) fn effort(effort: Effort, gpt: Option<Gpt>) -> &'static str {
+    match effort {
+        Effort::None => gpt.map_or("none", |gpt| gpt.least_effort),
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    }
+}
+
+/// How a Gemini model is told how much to think.
+///
+/// [Thinking](https://ai.google.dev/gemini-api/docs/thinking),
+/// [levels](https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-5-flash).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gemini {
+    /// By a budget of tokens, with the smallest that it takes and the largest; some models also take 0 for none.
+    Budget { can_be_none: bool, least: u32, most: u32 },
+    /// By a level, with the lowest that it takes.
+    Level { least: &'static str, has_medium: bool },
+}
+
+/// What a Gemini model accepts.
+pub(crate) fn gemini(model: &str) -> Gemini {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let version = name.strip_prefix("gemini-").and_then(version);
+    let is_pro = name.contains("-pro");
+    match version {
+        Some(version) if version >= (3, 0) => {
+            Gemini::Level { least: if is_pro { "low" } else { "minimal" }, has_medium: !is_pro || version > (3, 0) }
+        }
+        _ if is_pro => Gemini::Budget { can_be_none: false, least: 128, most: 32_768 },
+        _ => Gemini::Budget { can_be_none: true, least: 512, most: 24_576 },
+    }
+}
+
+/// The first version in a name: `sonnet-4-5-20250929`, `3-7-sonnet`, `5.6-terra`. Numbers of more than two digits are dates
+/// and sizes.
+fn version(name: &str) -> Option<Version> {
+    let mut parts = name.split(['-', '.', '@', ':']).skip_while(|part| number(part).is_none());
+    let major = number(parts.next()?)?;
+    Some((major, parts.next().and_then(number).unwrap_or(0)))
+}
+
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|_| text.len() <= 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claude_has_its_row() {
+        use ClaudeThinking::*;
+        for (model, thinking, has_temperature, max_tokens) in [
+            ("claude-3-haiku-20240307", Budget, true, 4_096),
+            ("claude-3-5-sonnet-20241022", Budget, true, 8_192),
+            ("claude-3-7-sonnet-latest", Budget, true, 32_000),
+            ("claude-opus-4-20250514", Budget, true, 32_000),
+            ("claude-sonnet-4-5-20250929", Budget, true, 32_000),
+            ("claude-sonnet-4@20250514", Budget, true, 32_000),
+            ("us.anthropic.claude-opus-4-6-v1", EffortOrBudget, true, 32_000),
+            ("claude-opus-4-7", Effort, false, 32_000),
+            ("anthropic/claude-opus-4.8", Effort, false, 32_000),
+            ("claude-sonnet-5", EffortByDefault, false, 32_000),
+            ("claude-opus-5-20260724", EffortByDefault, false, 32_000),
+            ("claude-haiku-5-5", Always, false, 32_000),
+            ("claude-fable-5", Always, false, 32_000),
+            ("claude-mythos-preview", Always, false, 32_000),
+            ("claude-opus-latest", Always, false, 32_000),
+            ("claude-opus-7", Always, false, 32_000),
+            ("deepseek-chat", Budget, true, 8_192),
+            ("", Budget, true, 8_192),
+        ] {
+            let Claude { since: _, thinking: how, has_temperature: has, max_tokens: most } = claude(model);
+            assert_eq!((how, has, most), (thinking, has_temperature, max_tokens), "{model}");
+        }
+    }
+
+    #[test]
+    fn every_gpt_that_reasons_has_its_row() {
+        use ChatTools::*;
+        for (model, expected) in [
+            ("gpt-5.6-terra", Some(("none", WithEffortNone))),
+            ("gpt-5.5", Some(("none", WithEffortNone))),
+            ("gpt-6", Some(("none", WithEffortNone))),
+            ("gpt-5.4-mini", Some(("none", WithoutEffort))),
+            ("gpt-5.1", Some(("none", Accepted))),
+            ("gpt-5-mini-2025-08-07", Some(("minimal", Accepted))),
+            ("o3", Some(("low", Accepted))),
+            ("o4-mini", Some(("low", Accepted))),
+            ("gpt-5-chat-latest", None),
+            ("gpt-4.1", None),
+            ("gpt-4o", None),
+            ("gpt-oss-120b", None),
+            ("openai/gpt-5.6", None),
+            ("o1lympus", None),
+        ] {
+            assert_eq!(gpt(model).map(|gpt| (gpt.least_effort, gpt.chat_tools)), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn every_gemini_has_its_way() {
+        for (model, expected) in [
+            ("gemini-2.5-flash", Gemini::Budget { can_be_none: true, least: 512, most: 24_576 }),
+            ("gemini-2.5-pro", Gemini::Budget { can_be_none: false, least: 128, most: 32_768 }),
+            ("gemini-3-pro-preview", Gemini::Level { least: "low", has_medium: false }),
+            ("models/gemini-3.1-pro-preview", Gemini::Level { least: "low", has_medium: true }),
+            ("gemini-3.8-flash", Gemini::Level { least: "minimal", has_medium: true }),
+            ("gemini-flash-latest", Gemini::Budget { can_be_none: true, least: 512, most: 24_576 }),
+        ] {
+            assert_eq!(gemini(model), expected, "{model}");
+        }
+    }
+}
