@@ -4,12 +4,12 @@
 //!
 //! | `AGENTOUTO_PROVIDER` | key | address, if not the vendor's | default of `AGENTOUTO_MODEL` |
 //! |---|---|---|---|
-//! | `openai` | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.2` |
-//! | `openai_responses` | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.2` |
-//! | `anthropic` | `ANTHROPIC_API_KEY` | `ANTHROPIC_BASE_URL` | `claude-sonnet-4-5` |
-//! | `google` | `GEMINI_API_KEY` or `GOOGLE_API_KEY` | `GOOGLE_GEMINI_BASE_URL` | `gemini-2.5-flash` |
+//! | `openai_responses` | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.6` |
+//! | `openai` (Chat Completions) | `OPENAI_API_KEY` | `OPENAI_BASE_URL` | `gpt-5.6` |
+//! | `anthropic` | `ANTHROPIC_API_KEY` | `ANTHROPIC_BASE_URL` | `claude-sonnet-5-5` |
+//! | `google` | `GEMINI_API_KEY` or `GOOGLE_API_KEY` | `GOOGLE_GEMINI_BASE_URL` | `gemini-3.8-flash` |
 //!
-//! Without `AGENTOUTO_PROVIDER`, the first of them whose key is set.
+//! Without `AGENTOUTO_PROVIDER`, the first of them whose key is set; at another address than OpenAI's own, `openai`.
 
 use std::env::{var, var_os};
 use std::time::Duration;
@@ -55,8 +55,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The provider that the environment names, and a model of its.
 fn with_provider(builder: RuntimeBuilder) -> Result<(RuntimeBuilder, &'static str), Box<dyn std::error::Error>> {
+    // Other servers speak Chat Completions.
+    let openai = if var_os("OPENAI_BASE_URL").is_some() { "openai" } else { "openai_responses" };
     let keys = [
-        ("OPENAI_API_KEY", "openai"),
+        ("OPENAI_API_KEY", openai),
         ("ANTHROPIC_API_KEY", "anthropic"),
         ("GEMINI_API_KEY", "google"),
         ("GOOGLE_API_KEY", "google"),
@@ -64,10 +66,10 @@ fn with_provider(builder: RuntimeBuilder) -> Result<(RuntimeBuilder, &'static st
     let by_key = keys.iter().find(|(key, _)| var_os(key).is_some()).map(|(_, provider)| (*provider).to_owned());
     let name = var("AGENTOUTO_PROVIDER").ok().or(by_key).unwrap_or_else(|| "script".to_owned());
     Ok(match &*name {
-        "openai" => (builder.provider(name, OpenAi::from_env()?), "gpt-5.2"),
-        "openai_responses" => (builder.provider(name, OpenAiResponses::from_env()?), "gpt-5.2"),
-        "anthropic" => (builder.provider(name, Anthropic::from_env()?), "claude-sonnet-4-5"),
-        "google" => (builder.provider(name, Google::from_env()?), "gemini-2.5-flash"),
+        "openai" => (builder.provider(name, OpenAi::from_env()?), "gpt-5.6"),
+        "openai_responses" => (builder.provider(name, OpenAiResponses::from_env()?), "gpt-5.6"),
+        "anthropic" => (builder.provider(name, Anthropic::from_env()?), "claude-sonnet-5-5"),
+        "google" => (builder.provider(name, Google::from_env()?), "gemini-3.8-flash"),
         "script" => (builder.provider(name, script()), ""),
         other => return Err(format!("AGENTOUTO_PROVIDER is `{other}`; see the head of examples/team.rs").into()),
     })

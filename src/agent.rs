@@ -13,7 +13,7 @@ use crate::message::Name;
 /// use agentouto::{Agent, Effort};
 ///
 /// let writer = Agent::new("writer", "Turn findings into a report.")
-///     .model("gpt-5.2")
+///     .model("gpt-5.6")
 ///     .provider("openai")
 ///     .reasoning(Effort::High);
 /// assert_eq!(&*writer.name, "writer");
