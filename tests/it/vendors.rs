@@ -547,7 +547,22 @@ async fn a_call_that_a_server_could_not_read_is_asked_for_again() {
     assert_eq!((reply.text.as_deref(), reply.stop_reason), (Some("done"), StopReason::Stop));
 }
 
-/// [`KEY`] is the key of all tests.
+/// A turn with tools that the server runs itself goes on where it paused.
+#[tokio::test]
+async fn a_turn_that_anthropic_paused_goes_on() {
+    let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
+    let paused = [json!({"type": "text", "text": "Let me search. "}), search];
+    let first = json!({"content": paused, "stop_reason": "pause_turn"});
+    let second = json!({"content": [{"type": "text", "text": "Found."}], "stop_reason": "end_turn"});
+    let mut server = Server::start([first, second].map(|body| Answer::json(200, &body))).await;
+    let runtime = Runtime::builder().agent(Agent::new("a", "")).provider("p", Anthropic::keyless(&server.base_url));
+    let report = runtime.build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(&*report.output, "Let me search. Found.");
+    server.heard().await;
+    let messages = server.heard().await.body["messages"].take();
+    assert_eq!(messages, json!([{"role": "user", "content": "go"}, {"role": "assistant", "content": paused}]));
+}
+
 #[tokio::test]
 async fn a_key_that_is_wrong_is_told_so_whatever_the_status() {
     let body =
