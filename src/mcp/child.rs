@@ -1,4 +1,9 @@
-//! A server as a process of ours, with all that it starts. Dropping it kills the whole group.
+//! A server as a process of ours, with all that it starts.
+//!
+//! It ends as the [protocol] says: its input is closed, then it gets SIGTERM, then SIGKILL. The signals are sent to its
+//! process group. What it starts in a group of its own gets none: the server has the time to end that itself.
+//!
+//! [protocol]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,9 +11,16 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+#[cfg(unix)]
+use nix::sys::signal::{Signal, killpg};
+#[cfg(unix)]
+use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::{Line, Lines};
@@ -46,14 +58,18 @@ const INHERITED: [&str; 25] = [
 /// How many of the last lines on its standard error are kept, and how much of each.
 const LAST_LINES: usize = 5;
 const LONGEST_LINE: usize = 400;
-/// How long a process whose output has ended may take to exit, before it is killed.
+/// How long a process whose output has ended may take to exit by itself, and then to say its last words.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long a process may take to end once its input is closed, and how long after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often a group is looked at that is to end.
+#[cfg(unix)]
+const LOOK: Duration = Duration::from_millis(20);
 
-/// A running process, the leader of its group.
+/// A running process. Dropped, it is ended in the background.
 pub(super) struct Child {
-    process: Box<dyn ChildWrapper>,
+    group: Option<Group>,
     said: Arc<Mutex<VecDeque<String>>>,
-    listening: AbortOnDropHandle<()>,
 }
 
 impl Child {
@@ -78,44 +94,120 @@ impl Child {
             return Err(io::Error::other("the process has no standard streams"));
         };
         let said = Arc::default();
-        let listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(server), errors, Arc::clone(&said))));
-        Ok((Self { process, said, listening }, input, output))
+        let listening = tokio::spawn(listen(Arc::clone(server), errors, Arc::clone(&said)));
+        Ok((Self { group: Some(Group::new(process, listening)), said }, input, output))
     }
 
     /// Waits until the process exits; what it has started may live on.
     pub(super) async fn exited(&mut self) {
-        if let Err(error) = self.process.inner_mut().wait().await {
-            tracing::warn!(%error, "could not wait for an MCP server's process");
+        if let Some(group) = &mut self.group {
+            group.exited().await;
         }
     }
 
-    /// Kills whatever still lives, and says how the process ended and what it said last.
+    /// Ends the process, whose input is closed, with its group, and waits until it has.
+    pub(super) async fn close(mut self) {
+        if let Some(group) = &mut self.group {
+            group.end().await;
+        }
+        self.group = None;
+    }
+
+    /// Says how the process ended and what it said last. What still lives is sent SIGTERM, and ended in the background.
     pub(super) async fn end(mut self) -> String {
-        let exit = tokio::time::timeout(PATIENCE, self.process.inner_mut().wait()).await;
-        let how = match exit {
+        let Some(group) = &mut self.group else { return "it ended".to_owned() };
+        let how = match timeout(PATIENCE, group.process.inner_mut().wait()).await {
             Ok(Ok(status)) => format!("it ended ({status})"),
             Ok(Err(error)) => format!("it ended ({error})"),
-            Err(_) => "it closed its output, and was killed".to_owned(),
+            Err(_) => "it did not end by itself".to_owned(),
         };
-        self.kill();
-        // With the group dead the stream ends, and all that was said has been heard.
-        let _ = tokio::time::timeout(PATIENCE, &mut self.listening).await;
+        group.terminate();
+        // With the group gone the stream ends, and all that was said has been heard.
+        let _ = timeout(PATIENCE, &mut group.listening).await;
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_empty() {
             return how;
         }
         format!("{how}; the last that it said: {}", said.iter().map(String::as_str).collect::<Vec<_>>().join(" | "))
     }
+}
 
-    fn kill(&mut self) {
-        // It fails where the group is gone already.
-        if let Err(error) = self.process.start_kill() {
-            tracing::trace!(%error, "no process of an MCP server is left to kill");
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Where there is no runtime, or one that shuts down, the group is dropped at once.
+        if let (Some(mut group), Ok(runtime)) = (self.group.take(), Handle::try_current()) {
+            runtime.spawn(async move { group.end().await });
         }
     }
 }
 
-impl Drop for Child {
+/// A process with its group. Dropped, what is left of it is killed.
+struct Group {
+    process: Box<dyn ChildWrapper>,
+    #[cfg(unix)]
+    id: Option<Pid>,
+    is_told: bool,
+    /// A process whose words are not heard to the end may fail at its end.
+    listening: AbortOnDropHandle<()>,
+}
+
+impl Group {
+    fn new(process: Box<dyn ChildWrapper>, listening: JoinHandle<()>) -> Self {
+        Self {
+            #[cfg(unix)]
+            id: process.id().and_then(|id| id.try_into().ok()).map(Pid::from_raw),
+            process,
+            is_told: false,
+            listening: AbortOnDropHandle::new(listening),
+        }
+    }
+
+    /// Waits until the process exits.
+    async fn exited(&mut self) {
+        if let Err(error) = self.process.inner_mut().wait().await {
+            tracing::warn!(%error, "could not wait for an MCP server's process");
+        }
+    }
+
+    /// Gives it time to see the end of its input, unless it was sent SIGTERM before, and then time to heed that.
+    async fn end(&mut self) {
+        if !self.is_told {
+            let _ = timeout(GRACE, self.exited()).await;
+            self.terminate();
+        }
+        if timeout(GRACE, self.gone()).await.is_err() {
+            self.kill();
+            let _ = timeout(GRACE, self.gone()).await;
+        }
+    }
+
+    /// Sends SIGTERM, where there is such a thing. It fails where the group is gone already.
+    fn terminate(&mut self) {
+        self.is_told = true;
+        #[cfg(unix)]
+        if let Some(Err(error)) = self.id.map(|id| killpg(id, Signal::SIGTERM)) {
+            tracing::trace!(%error, "no process of an MCP server is left to be sent SIGTERM");
+        }
+    }
+
+    /// Sends SIGKILL. It fails where the group is gone already.
+    fn kill(&mut self) {
+        if let Err(error) = self.process.start_kill() {
+            tracing::trace!(%error, "no process of an MCP server is left to kill");
+        }
+    }
+
+    /// Waits until nothing of the group is left.
+    async fn gone(&mut self) {
+        self.exited().await;
+        #[cfg(unix)]
+        while self.id.is_some_and(|id| killpg(id, None).is_ok()) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
     }

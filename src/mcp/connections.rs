@@ -122,8 +122,8 @@ impl Servers {
     }
 }
 
-/// Servers that we are connected to. Dropped, their processes are killed with all that they started, and their tools
-/// leave the runtimes.
+/// Servers that we are connected to. Dropped, their tools leave the runtimes, and their processes are ended in the
+/// background as [`close`](Self::close) ends them; when the tokio runtime shuts down, those that are left are killed.
 ///
 /// A server that ends is started again: after half a second, then after twice as long each time, up to 30 s. What was
 /// asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
@@ -212,7 +212,12 @@ impl Connections {
         self.links.iter().map(|link| (Arc::clone(&link.name), link.catalogue().pins().clone())).collect()
     }
 
-    /// Asks the servers to end and gives them two seconds, where dropping kills them.
+    /// Ends the servers and waits until they have ended. A process has its input closed; two seconds later it and its
+    /// process group are sent SIGTERM, and two seconds after that SIGKILL, which is the [shutdown] of the protocol. What
+    /// a server started in a session of its own, as browsers often are, it must end itself. On Windows there is no
+    /// SIGTERM.
+    ///
+    /// [shutdown]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
     pub async fn close(mut self) {
         self.links.iter().for_each(|link| link.close());
         while self.keeping.join_next().await.is_some() {}

@@ -36,7 +36,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 const PING: Duration = Duration::from_secs(5);
 /// How long a server may take to say which tools it has now.
 const LISTING: Duration = Duration::from_secs(10);
-/// How long a server that is asked to end may take.
+/// How long it may take to close a connection.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What calls use of a connection. Cheap to clone.
@@ -66,7 +66,7 @@ pub(super) struct Signals {
     pub(super) bounced: Arc<Notify>,
 }
 
-/// A connection, and what holds it. Dropped, the server is killed or let go.
+/// A connection, and what holds it. Dropped, the server is ended in the background or let go.
 pub(super) struct Live {
     pub(super) session: Session,
     running: RunningService<RoleClient, Client>,
@@ -137,15 +137,12 @@ impl Live {
         })
     }
 
-    /// Asks the server to end, and gives it a moment.
+    /// Takes leave of the server, and ends it if it is a process.
     async fn close(mut self) {
-        let closing = async {
-            let _ = self.running.close().await;
-            if let Some(child) = &mut self.child {
-                child.exited().await;
-            }
-        };
-        let _ = timeout(FAREWELL, closing).await;
+        let _ = timeout(FAREWELL, self.running.close()).await;
+        if let Some(child) = self.child.take() {
+            child.close().await;
+        }
     }
 }
 

@@ -2,18 +2,22 @@
 //!
 //! Lines that are no JSON are skipped, lines that are too long are dropped and what they answer fails, nesting is cut.
 //! Messages leave in the order in which they were handed over; a request that is withdrawn before it left, never does.
+//! When this is dropped, the process's input is closed, and its output still read for a while.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy, sink};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::{Line, Lines, shallow};
@@ -22,11 +26,13 @@ use crate::message::Name;
 /// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
 const DEEPEST: usize = 100;
 const CHUNK: usize = 64 * 1024;
+/// How long the output of a process is read that is to end. It has been killed by then.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What a client speaks to a process through.
 pub(super) struct Stdio {
     server: Name,
-    output: ChildStdout,
+    output: Output,
     chunk: Box<[u8]>,
     /// Which part of the chunk is not read yet.
     unread: std::ops::Range<usize>,
@@ -40,14 +46,14 @@ impl Stdio {
         let outbox = Arc::<Outbox>::default();
         let writing = AbortOnDropHandle::new(tokio::spawn(write(input, Arc::clone(&outbox))));
         let (chunk, lines) = (vec![0; CHUNK].into_boxed_slice(), Lines::new(longest_message));
-        Self { server, output, chunk, unread: 0..0, lines, outbox, _writing: writing }
+        Self { server, output: Output(Some(output)), chunk, unread: 0..0, lines, outbox, _writing: writing }
     }
 
     /// The next line; nothing once the stream has ended. What was read of it stays if this is dropped.
     async fn line(&mut self) -> Option<Line> {
         loop {
             if self.unread.is_empty() {
-                let count = self.output.read(&mut self.chunk).await.ok().filter(|count| *count > 0)?;
+                let count = self.output.0.as_mut()?.read(&mut self.chunk).await.ok().filter(|count| *count > 0)?;
                 self.unread = 0..count;
             }
             let (rest, line) = self.lines.take(&self.chunk[self.unread.clone()]);
@@ -102,6 +108,17 @@ impl Transport<RoleClient> for Stdio {
     async fn close(&mut self) -> io::Result<()> {
         self.outbox.close();
         Ok(())
+    }
+}
+
+/// A process's output. Dropped, it is read on, so that a process that says something before it ends does not fail at that.
+struct Output(Option<ChildStdout>);
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let (Some(mut output), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move { timeout(LAST_WORDS, copy(&mut output, &mut sink())).await });
+        }
     }
 }
 

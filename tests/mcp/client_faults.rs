@@ -541,6 +541,51 @@ async fn fault_112_grandchildren_end_with_the_connections() {
 }
 
 #[tokio::test]
+async fn fault_112_a_server_sees_the_end_of_its_input_before_any_signal() {
+    let place = folder("input-closed");
+    for (name, is_dropped) in [("closed", false), ("dropped", true)] {
+        let mark = place.join(name);
+        let (runtime, servers) = with(hostile(&[])).await;
+        have(&runtime, json!({"what": "mark", "mark": mark})).await;
+        if is_dropped {
+            drop(servers);
+        } else {
+            servers.close().await;
+        }
+        until("it came to the end of its input", || mark.exists()).await;
+    }
+}
+
+#[tokio::test]
+async fn fault_112_a_server_that_goes_on_gets_sigterm_and_the_time_to_end_what_no_signal_of_ours_reaches() {
+    let place = folder("sigterm");
+    for (name, is_dropped) in [("closed", false), ("dropped", true)] {
+        let mark = place.join(name);
+        let (runtime, servers) = with(hostile(&[])).await;
+        let family = have(&runtime, json!({"what": "linger", "mark": mark})).await;
+        let family: Vec<u64> = serde_json::from_str(&family).unwrap();
+        if is_dropped {
+            drop(servers);
+            until("it is told", || mark.exists()).await;
+        } else {
+            servers.close().await;
+        }
+        assert!(mark.exists());
+        until("both have ended", || !family.iter().any(|process| is_alive(*process))).await;
+    }
+}
+
+#[tokio::test]
+async fn fault_112_a_server_that_heeds_no_signal_is_killed() {
+    let (runtime, servers) = with(hostile(&[])).await;
+    let family: Vec<u64> = serde_json::from_str(&have(&runtime, json!({"what": "linger"})).await).unwrap();
+    servers.close().await;
+    assert!(!is_alive(family[0]));
+    // What it has in a session of its own nobody ends.
+    assert!(Command::new("kill").arg(family[1].to_string()).status().await.unwrap().success());
+}
+
+#[tokio::test]
 async fn fault_112_a_grandchild_that_holds_the_output_does_not_hide_the_end() {
     let (runtime, servers) = with(hostile(&[])).await;
     let began = Instant::now();

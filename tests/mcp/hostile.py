@@ -5,6 +5,7 @@ Its arguments say how it starts; the arguments of its tool `do` say what it does
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -132,6 +133,21 @@ def act(request, arguments):
     if what == "orphan":
         subprocess.Popen(["sleep", "1000"])
         os._exit(4)
+    if what == "linger":
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+        def leave(*_):
+            child.kill()
+            child.wait()
+            open(arguments["mark"], "w").close()
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, leave if "mark" in arguments else signal.SIG_IGN)
+        lingering.append(1)
+        return text(json.dumps([os.getpid(), child.pid]))
+    if what == "mark":
+        mark.append(arguments["mark"])
+        return text("it will be set")
     if what == "nap":
         time.sleep(arguments["seconds"])
         return text("rested")
@@ -140,6 +156,8 @@ def act(request, arguments):
 
 asked = []
 deaf = []
+lingering = []
+mark = []
 answers = {}
 
 
@@ -199,6 +217,13 @@ def main():
             add(name)
     for line in sys.stdin:
         handle(json.loads(line))
+    # The input is closed. More is said than a pipe holds.
+    for place in mark:
+        raw(b"goodbye\n" * 20_000)
+        print("goodbye", file=sys.stderr, flush=True)
+        open(place, "w").close()
+    while lingering:
+        time.sleep(1000)
 
 
 main()
