@@ -4,16 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ClientResult, ErrorCode, ErrorData,
-    Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId,
-    ServerNotification, ServerRequest, ServerResult, SubscriptionFilter,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, RequestContext,
-    RunningService, Service, ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, RunningService, ServiceError,
 };
+use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -309,30 +307,10 @@ async fn pass_on(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<R
     }
 }
 
-/// Us, to a server. It may ask whether we are there, and for nothing else: no sampling, no questions to the user, no
-/// roots.
+/// Us, to a server. What it asks of us has been answered before.
 struct Client;
 
-impl Service<RoleClient> for Client {
-    async fn handle_request(
-        &self,
-        request: ServerRequest,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ClientResult, ErrorData> {
-        match request {
-            ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
-            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client answers no requests", None)),
-        }
-    }
-
-    async fn handle_notification(
-        &self,
-        _: ServerNotification,
-        _: NotificationContext<RoleClient>,
-    ) -> Result<(), ErrorData> {
-        Ok(())
-    }
-
+impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), us)

@@ -1,14 +1,17 @@
 //! Stands between a transport and the SDK, and sees what passes: signs of progress go to the calls that they are of,
-//! in order and before the result; the rest that matters becomes a signal.
+//! in order and before the result; what the server asks of us is answered; the rest that matters becomes a signal.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage, ProgressNotificationParam,
-    ProgressToken, RequestId, ServerNotification,
+    ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetExtensions as _, GetMeta as _,
+    JsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -18,9 +21,13 @@ use tokio_util::sync::DropGuard;
 use super::session::Signals;
 use crate::tool::{Progress, ToolContext};
 
+/// How many answers to what a server asks may wait to be sent. What it asks while they do is not answered.
+const MOST_ANSWERS: usize = 1_000;
+
 /// A transport that is listened to.
-pub(super) struct Tap<T> {
+pub(super) struct Tap<T: Transport<RoleClient>> {
     transport: T,
+    answers: FuturesUnordered<BoxFuture<'static, Result<(), T::Error>>>,
     signals: Signals,
     meters: HashMap<ProgressToken, Weak<Meter>>,
     tokens: HashMap<RequestId, ProgressToken>,
@@ -52,10 +59,11 @@ impl Meter {
     }
 }
 
-impl<T> Tap<T> {
+impl<T: Transport<RoleClient>> Tap<T> {
     pub(super) fn new(transport: T, signals: Signals) -> Self {
         let ended = signals.ended.clone().drop_guard();
-        Self { transport, signals, meters: HashMap::new(), tokens: HashMap::new(), _ended: ended }
+        let answers = FuturesUnordered::new();
+        Self { transport, answers, signals, meters: HashMap::new(), tokens: HashMap::new(), _ended: ended }
     }
 
     fn see_sent(&mut self, message: &mut TxJsonRpcMessage<RoleClient>) {
@@ -114,8 +122,25 @@ impl<T> Tap<T> {
                 }
                 Some(JsonRpcMessage::Error(error))
             }
-            request @ JsonRpcMessage::Request(_) => Some(request),
+            JsonRpcMessage::Request(asked) => {
+                let answer = match answer(&asked.request) {
+                    Ok(result) => JsonRpcMessage::response(result, asked.id),
+                    Err(error) => JsonRpcMessage::error(error, Some(asked.id)),
+                };
+                if self.answers.len() < MOST_ANSWERS {
+                    self.answers.push(Box::pin(self.transport.send(answer)));
+                }
+                None
+            }
         }
+    }
+}
+
+/// A server may ask whether we are there, and for nothing else: no sampling, no questions to the user, no roots.
+fn answer(request: &ServerRequest) -> Result<ClientResult, ErrorData> {
+    match request {
+        ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
+        _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client answers no requests", None)),
     }
 }
 
@@ -136,7 +161,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let Some(message) = self.transport.receive().await else {
+            let message = tokio::select! {
+                // One that cannot be sent is missed by nobody but the server.
+                Some(_) = self.answers.next() => continue,
+                message = self.transport.receive() => message,
+            };
+            let Some(message) = message else {
                 self.signals.ended.cancel();
                 return None;
             };
@@ -149,5 +179,58 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     async fn close(&mut self) -> Result<(), T::Error> {
         self.signals.ended.cancel();
         self.transport.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::io;
+
+    use futures_util::FutureExt as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A server that asks 10,000 times. It takes so many answers.
+    struct Curious {
+        asked: usize,
+        taken: usize,
+        answers: Vec<Value>,
+    }
+
+    impl Transport<RoleClient> for Curious {
+        type Error = io::Error;
+
+        fn send(
+            &mut self,
+            message: TxJsonRpcMessage<RoleClient>,
+        ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+            self.answers.push(serde_json::to_value(message).unwrap());
+            if self.answers.len() <= self.taken { ready(Ok(())).boxed() } else { pending().boxed() }
+        }
+
+        async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+            if self.asked == 10_000 {
+                return None;
+            }
+            self.asked += 1;
+            let method = if self.asked == 1 { "ping" } else { "roots/list" };
+            serde_json::from_value(json!({"jsonrpc": "2.0", "id": self.asked, "method": method})).unwrap()
+        }
+
+        async fn close(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_and_takes_no_answers_is_not_answered_without_end() {
+        let mut tap = Tap::new(Curious { asked: 0, taken: 500, answers: Vec::new() }, Signals::default());
+        assert!(tap.receive().now_or_never().is_some_and(|end| end.is_none()), "the SDK has nothing to do");
+        let answers = tap.transport.answers;
+        assert_eq!(answers.len(), 500 + MOST_ANSWERS);
+        assert_eq!(answers[0], json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        assert_eq!(answers[1]["error"]["code"], -32601);
     }
 }
