@@ -8,10 +8,12 @@ use rmcp::model::{
     ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams, Role, ServerResult,
 };
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::error::Error;
 use super::link::Link;
 use super::output;
+use super::pages::{self, Most};
 use crate::message::{Content, Name};
 
 /// The most entries of a list.
@@ -102,7 +104,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the server does not say in time, or not at all.
+    /// When the server does not say in time, or not at all, or its list has more bytes than
+    /// [`longest_message`](super::Server::longest_message). After 100,000 entries no further page is asked for.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.pages(
             |params| {
@@ -209,23 +212,21 @@ impl Connection {
         }
     }
 
-    /// All pages of a list.
+    /// All pages of a list, which together may take as long as the longest call.
     async fn pages<T>(
         &self,
         request: impl Fn(PaginatedRequestParams) -> ClientRequest,
         read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
     ) -> Result<Vec<T>, Error> {
-        let (mut all, mut cursor) = (Vec::new(), None);
-        loop {
-            let answer = self.request(request(PaginatedRequestParams::default().with_cursor(cursor.clone()))).await?;
-            let (page, next) = read(answer).ok_or_else(|| self.unexpected())?;
-            let is_empty = page.is_empty();
-            all.extend(page);
-            if next.is_none() || next == cursor || is_empty || all.len() > MOST_ENTRIES {
-                return Ok(all);
-            }
-            cursor = next;
-        }
+        let settings = &self.link.server.settings;
+        let most = Most { entries: MOST_ENTRIES, bytes: settings.longest_message };
+        let ask = async |params| {
+            let answer = self.link.request(request(params), None).await;
+            answer.map_err(|failure| failure.to_string())
+        };
+        let listing = timeout(settings.longest, pages::all(most, ask, read));
+        let listed = listing.await.unwrap_or_else(|_| Err(format!("no whole list within {:?}", settings.longest)));
+        listed.map_err(|reason| self.error(&reason))
     }
 
     async fn request(&self, request: ClientRequest) -> Result<ServerResult, Error> {

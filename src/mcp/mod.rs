@@ -76,6 +76,8 @@ mod output;
 #[cfg(feature = "mcp-client")]
 mod overflow;
 #[cfg(feature = "mcp-client")]
+mod pages;
+#[cfg(feature = "mcp-client")]
 mod remote;
 #[cfg(feature = "mcp-client")]
 mod request;

@@ -130,7 +130,7 @@ impl Server {
         self
     }
 
-    /// How long a call may take, whatever progress it makes. Default: 10 minutes.
+    /// How long a call may take, whatever progress it makes, and a list with all its pages. Default: 10 minutes.
     pub fn longest(mut self, longest: Duration) -> Self {
         self.settings.longest = longest;
         self
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// How long one message of the server may be, in bytes. A longer one is dropped, and the call that it answers
-    /// fails. Default: 16 MiB. Of an HTTP server's messages this bounds those in event streams; single JSON bodies are
+    /// fails. All pages of a list together may be as long. Default: 16 MiB. Of an HTTP server's messages this bounds those in event streams; single JSON bodies are
     /// bounded by 16 MiB in any case.
     pub fn longest_message(mut self, bytes: usize) -> Self {
         self.settings.longest_message = bytes;

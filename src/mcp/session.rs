@@ -1,12 +1,11 @@
 //! One connection to a server, from its start to its end.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
-    PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+    PingRequest, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, RunningService, ServiceError,
@@ -22,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::catalogue::MOST_TOOLS;
 use super::child::Child;
 use super::error::{causes, is_about_the_key};
+use super::pages::{self, Most};
 use super::remote::{Reached, Server};
 use super::stdio::Stdio;
 use super::streamable_http::{self, IsUnreached};
@@ -70,6 +70,7 @@ pub(super) struct Live {
     running: RunningService<RoleClient, Client>,
     child: Option<Child>,
     signals: Signals,
+    longest: usize,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
@@ -93,18 +94,18 @@ impl Live {
         let (limit, mut child) = (server.settings.connect_timeout, None);
         let opening = async {
             let opened = open(name, server, &mut child).await.map_err(|failed| failed.reason)?;
-            let listed = list(opened.running.peer()).await;
-            Ok((opened, listed.map_err(|error| format!("could not list its tools: {}", causes(&error)))?))
+            let listed = list(opened.running.peer(), server.settings.longest_message).await;
+            Ok((opened, listed.map_err(|reason| format!("could not list its tools: {reason}"))?))
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(format!("not ready within {limit:?}")));
         match (opened, child) {
-            (Ok((opened, listed)), child) => Ok((Self::new(opened, child), listed)),
+            (Ok((opened, listed)), child) => Ok((Self::new(server, opened, child), listed)),
             (Err(reason), Some(child)) => Err(format!("{reason}; {}", child.end().await)),
             (Err(reason), None) => Err(reason),
         }
     }
 
-    fn new(opened: Opened, child: Option<Child>) -> Self {
+    fn new(server: &Server, opened: Opened, child: Option<Child>) -> Self {
         let Opened { running, signals, is_unreached } = opened;
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
@@ -112,16 +113,17 @@ impl Live {
         let listening = AbortOnDropHandle::new(tokio::spawn(listen(peer.clone())));
         let (ended, suspected) = (signals.ended.clone(), Arc::clone(&signals.suspected));
         let session = Session { peer, withdraw, ended, suspected, is_unreached };
-        Self { session, running, child, signals, _tasks: [withdrawing, listening] }
+        let longest = server.settings.longest_message;
+        Self { session, running, child, signals, longest, _tasks: [withdrawing, listening] }
     }
 
     /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
     /// of every new list of tools.
     pub(super) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
-        let Self { session, child, signals, .. } = &mut self;
+        let Self { session, child, signals, longest, .. } = &mut self;
         let gone = tokio::select! {
             () = ended(session, child) => None,
-            reason = upkeep(&session.peer, signals, relisted) => Some(reason),
+            reason = upkeep(&session.peer, *longest, signals, relisted) => Some(reason),
             () = closing.cancelled() => {
                 self.close().await;
                 return None;
@@ -220,7 +222,7 @@ async fn ended(session: &Session, child: &mut Option<Child>) {
 }
 
 /// Lists the tools whenever they have changed; ends with a reason when a server that seemed gone is.
-async fn upkeep(peer: &Peer<RoleClient>, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
+async fn upkeep(peer: &Peer<RoleClient>, longest: usize, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
     loop {
         tokio::select! {
             () = signals.changed.notified() => {}
@@ -235,9 +237,9 @@ async fn upkeep(peer: &Peer<RoleClient>, signals: &Signals, relisted: impl Fn(&[
                 }
             }
         }
-        match timeout(LISTING, list(peer)).await {
+        match timeout(LISTING, list(peer, longest)).await {
             Ok(Ok(listed)) => relisted(&listed),
-            Ok(Err(error)) => tracing::warn!(error = %causes(&error), "an MCP server did not list its changed tools"),
+            Ok(Err(error)) => tracing::warn!(error, "an MCP server did not list its changed tools"),
             Err(_) => tracing::warn!("an MCP server did not list its changed tools within {LISTING:?}"),
         }
     }
@@ -256,42 +258,32 @@ async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> 
     }
 }
 
-/// All entries of `tools/list`, as they are. Ends with the last page, a page that was there before, or when there are
-/// more than anybody is offered.
-async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Value>, ServiceError> {
+/// All entries of `tools/list`, as they are, or at least more than anybody is offered.
+async fn list(peer: &Peer<RoleClient>, longest: usize) -> Result<Vec<Value>, String> {
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Vec::new());
     }
-    let (mut listed, mut cursors) = (Vec::new(), HashSet::new());
-    let mut cursor = None;
-    loop {
-        let params = PaginatedRequestParams::default().with_cursor(cursor);
+    let ask = async |params| {
         let request =
             ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
-        let (page, next) = match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
-            ServerResult::ListToolsResult(result) => {
-                let tools = result.tools.iter().map(serde_json::to_value);
-                (
-                    tools.collect::<Result<Vec<_>, _>>().map_err(|_| ServiceError::UnexpectedResponse)?,
-                    result.next_cursor,
-                )
-            }
-            // One that cannot be read does not take the others along.
-            ServerResult::CustomResult(mut other) => {
-                let next = other.0["nextCursor"].as_str().map(str::to_owned);
-                match other.0["tools"].take() {
-                    Value::Array(tools) => (tools, next),
-                    _ => return Err(ServiceError::UnexpectedResponse),
-                }
-            }
-            _ => return Err(ServiceError::UnexpectedResponse),
-        };
-        listed.extend(page);
-        cursor = next.filter(|next| listed.len() <= MOST_TOOLS && cursors.insert(next.clone()));
-        if cursor.is_none() {
-            return Ok(listed);
+        peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| causes(&error))
+    };
+    let read = |answer| match answer {
+        ServerResult::ListToolsResult(result) => {
+            let tools = result.tools.iter().map(serde_json::to_value).collect::<Result<_, _>>();
+            Some((tools.ok()?, result.next_cursor))
         }
-    }
+        // One that cannot be read does not take the others along.
+        ServerResult::CustomResult(mut other) => {
+            let next = other.0["nextCursor"].as_str().map(str::to_owned);
+            match other.0["tools"].take() {
+                Value::Array(tools) => Some((tools, next)),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    pages::all(Most { entries: MOST_TOOLS, bytes: longest }, ask, read).await
 }
 
 /// Tells the server which requests nobody waits for any more.

@@ -94,6 +94,14 @@ async fn fault_100_a_list_that_is_never_given_does_not_hide_the_next_change() {
 }
 
 #[tokio::test]
+async fn fault_100_a_list_whose_pages_never_end_ends_at_its_deadline() {
+    let (_runtime, servers) = with(hostile(&[]).longest(Duration::from_millis(300))).await;
+    let listing = servers.server("srv").unwrap();
+    let error = timeout(LIMIT, listing.resources()).await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "MCP server `srv`: no whole list within 300ms");
+}
+
+#[tokio::test]
 async fn fault_101_a_crash_ends_what_is_pending_within_a_second_and_the_server_comes_back() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let pending = tokio::spawn({
@@ -452,6 +460,14 @@ async fn fault_108_ten_thousand_tools_are_offered_in_order_and_more_are_cut_with
     let (runtime, servers) = with(hostile(&["many", "12000"])).await;
     assert_eq!(offered(&runtime).await.len(), 10_000);
     assert_eq!(&*servers.refused()[0].reason, "the server has 12001 tools; the first 10000 are offered");
+}
+
+#[tokio::test]
+async fn fault_108_a_list_may_be_as_long_as_a_message_with_all_its_pages() {
+    let server = hostile(&["fat"]).longest_message(4_000_000);
+    let error = Servers::new().server("fat", server).connect().await.unwrap_err().to_string();
+    let expected = "MCP server `fat`: could not list its tools: its list has more than 4000000 bytes; ";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[tokio::test]

@@ -158,6 +158,7 @@ asked = []
 deaf = []
 lingering = []
 mark = []
+pages = []
 answers = {}
 
 
@@ -179,6 +180,14 @@ def handle(message):
             "protocolVersion": message["params"]["protocolVersion"], "capabilities": capabilities, "serverInfo": info}})
     elif message["method"] == "tools/list" and deaf:
         deaf.pop()
+    elif message["method"] == "tools/list" and mode == "fat":
+        pages.append(1)
+        tool = {"name": f"tool_{len(pages)}", "description": "x" * 1_000_000, "inputSchema": {"type": "object"}}
+        send({"id": message["id"], "result": {"tools": [tool], "nextCursor": str(len(pages))}})
+    elif message["method"] == "resources/list":
+        pages.append(1)
+        entry = {"uri": f"demo://{len(pages)}", "name": "one"}
+        send({"id": message["id"], "result": {"resources": [entry], "nextCursor": str(len(pages))}})
     elif message["method"] == "tools/list":
         raw(b'{"jsonrpc":"2.0","id":' + str(message["id"]).encode() + b',"result":{"tools":' + listed().encode() + b"}}\n")
     elif message["method"] == "tools/call":

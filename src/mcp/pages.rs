@@ -1,0 +1,112 @@
+//! All pages of a list: bounded in entries and in bytes. Nothing here knows what is listed.
+
+use std::collections::HashSet;
+use std::io;
+
+use rmcp::model::{PaginatedRequestParams, ServerResult};
+use serde::Serialize;
+
+/// The bounds of a list.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    /// No page is asked for once there are more entries than these.
+    pub(super) entries: usize,
+    /// The bytes that all pages may have together.
+    pub(super) bytes: usize,
+}
+
+/// Asks for page after page. Ends with the last one, with one that was there before, or with too many entries.
+///
+/// # Errors
+///
+/// When a page is not given, cannot be read, or has more bytes than are left.
+pub(super) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
+    most: Most,
+    ask: impl Fn(PaginatedRequestParams) -> F,
+    read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
+) -> Result<Vec<T>, String> {
+    let (mut entries, mut cursors, mut left) = (Vec::new(), HashSet::new(), most.bytes);
+    let mut cursor = None;
+    loop {
+        let answer = ask(PaginatedRequestParams::default().with_cursor(cursor)).await?;
+        let size = size(&answer);
+        left = left.checked_sub(size).ok_or_else(|| format!("its list has more than {} bytes", most.bytes))?;
+        let page = read(answer).ok_or("it answered with something else than it was asked for")?;
+        entries.extend(page.0);
+        cursor = page.1.filter(|next| entries.len() <= most.entries && cursors.insert(next.clone()));
+        if cursor.is_none() {
+            return Ok(entries);
+        }
+    }
+}
+
+/// The bytes of a value as JSON.
+fn size(value: &impl Serialize) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // What cannot be written came from JSON nevertheless; it is bounded by its entries.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The list of a server that answers with these pages, and how often it was asked.
+    async fn listed(most: Most, page: impl Fn(usize) -> Value) -> (Result<Vec<Value>, String>, usize) {
+        let asked = Cell::new(0);
+        let ask = |_| {
+            let answer = ServerResult::CustomResult(rmcp::model::CustomResult::new(page(asked.get())));
+            asked.set(asked.get() + 1);
+            std::future::ready(Ok(answer))
+        };
+        let read = |answer| match answer {
+            ServerResult::CustomResult(mut page) => {
+                let next = page.0["next"].as_str().map(str::to_owned);
+                Some((page.0["entries"].take().as_array()?.clone(), next))
+            }
+            _ => None,
+        };
+        (all(most, ask, read).await, asked.get())
+    }
+
+    #[tokio::test]
+    async fn pages_are_asked_for_until_the_last_one_or_one_that_was_there_before() {
+        let most = Most { entries: 100, bytes: 10_000 };
+        let three = |n: usize| json!({"entries": [n], "next": (n < 2).then(|| n.to_string())});
+        assert_eq!(listed(most, three).await, (Ok(vec![json!(0), json!(1), json!(2)]), 3));
+        let circle = |n: usize| json!({"entries": [], "next": (n % 2).to_string()});
+        assert_eq!(listed(most, circle).await, (Ok(vec![]), 3));
+        let unreadable = |_| json!({"entries": 1});
+        let expected = "it answered with something else than it was asked for".to_owned();
+        assert_eq!(listed(most, unreadable).await, (Err(expected), 1));
+    }
+
+    #[tokio::test]
+    async fn a_list_without_end_ends_with_too_many_entries_or_bytes() {
+        let page = |n: usize| json!({"entries": ["x".repeat(1_000)], "next": n.to_string()});
+        let (entries, asked) = listed(Most { entries: 4, bytes: 1_000_000 }, page).await;
+        assert_eq!((entries.unwrap().len(), asked), (5, 5));
+        let expected = Err("its list has more than 10000 bytes".to_owned());
+        assert_eq!(listed(Most { entries: 1_000, bytes: 10_000 }, page).await, (expected, 10));
+        // Cursors count too.
+        let cursor = |n: usize| json!({"entries": [], "next": "x".repeat(1_000) + &n.to_string()});
+        assert!(listed(Most { entries: 1_000, bytes: 10_000 }, cursor).await.0.is_err());
+    }
+}
