@@ -10,6 +10,9 @@ use super::definition::{Definition, Fingerprint, Refused};
 /// The most tools of one server.
 pub(super) const MOST_TOOLS: usize = 10_000;
 
+/// The most definitions of one server that are kept as approved.
+const MOST_PINS: usize = 2 * MOST_TOOLS;
+
 /// What becomes of a tool whose definition is not the one that was approved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnChange {
@@ -57,7 +60,13 @@ impl Catalogue {
             self.refused.push(Refused::new(&tool, "the server has another tool of that name"));
             return;
         }
-        if on_change == OnChange::Accept || !self.pins.contains_key(&tool) {
+        let is_known = self.pins.contains_key(&tool);
+        if !is_known && self.pins.len() >= MOST_PINS {
+            let reason = format!("the server has had {MOST_PINS} tools of other names; more are not taken");
+            self.refused.push(Refused::new(&tool, reason));
+            return;
+        }
+        if on_change == OnChange::Accept || !is_known {
             self.pins.insert(Arc::clone(&tool), definition.fingerprint.clone());
         }
         self.tools.insert(tool, Arc::new(definition));
@@ -147,6 +156,20 @@ mod tests {
         assert!(offered(&now).is_empty());
         now.update(&[tool("a", "evil")], OnChange::Accept);
         assert_eq!(offered(&now), ["a"]);
+    }
+
+    #[test]
+    fn a_server_with_ever_new_names_is_not_followed_for_ever() {
+        let mut catalogue = Catalogue::default();
+        catalogue.update(&[tool("old", "good")], OnChange::Disable);
+        let pin = &catalogue.pins()["old"];
+        let names = (1..MOST_PINS).map(|n| n.to_string().into()).chain(["old".into()]);
+        let mut full = Catalogue::with_pins(names.map(|name: Arc<str>| (name, pin.clone())).collect());
+        full.update(&[tool("old", "good"), tool("new", "good")], OnChange::Accept);
+        assert_eq!((offered(&full), full.pins().len()), (vec!["old"], MOST_PINS));
+        let refused: Vec<Refused> = full.refused().collect();
+        assert_eq!(refused.len(), 1);
+        assert_eq!(&*refused[0].reason, "the server has had 20000 tools of other names; more are not taken");
     }
 
     #[test]

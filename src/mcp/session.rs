@@ -14,7 +14,7 @@ use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -34,6 +34,8 @@ const DRAIN: Duration = Duration::from_millis(200);
 const PING: Duration = Duration::from_secs(5);
 /// How long a server may take to say which tools it has now.
 const LISTING: Duration = Duration::from_secs(10);
+/// How long tools that have been listed are not listed again.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long it may take to close a connection.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -221,27 +223,41 @@ async fn ended(session: &Session, child: &mut Option<Child>) {
     }
 }
 
-/// Lists the tools whenever they have changed; ends with a reason when a server that seemed gone is.
+/// Lists the tools whenever they have changed, at most once in a while; ends with a reason when a server that seemed
+/// gone is.
 async fn upkeep(peer: &Peer<RoleClient>, longest: usize, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
+    let mut next = Instant::now();
     loop {
         tokio::select! {
-            () = signals.changed.notified() => {}
-            () = signals.suspected.notified() => {
-                if let Err(reason) = ping(peer, signals).await {
-                    return reason;
+            () = changed(next, signals) => {}
+            () = suspicion(signals) => match ping(peer, signals).await {
+                Ok(()) => {
+                    signals.changed.notify_one();
+                    continue;
                 }
-            }
-            () = signals.bounced.notified() => {
-                if let Err(reason) = ping(peer, signals).await {
-                    return reason;
-                }
-            }
+                Err(reason) => return reason,
+            },
         }
         match timeout(LISTING, list(peer, longest)).await {
             Ok(Ok(listed)) => relisted(&listed),
             Ok(Err(error)) => tracing::warn!(error, "an MCP server did not list its changed tools"),
             Err(_) => tracing::warn!("an MCP server did not list its changed tools within {LISTING:?}"),
         }
+        next = Instant::now() + PAUSE;
+    }
+}
+
+/// Waits until the tools have changed, however often, and may be listed again.
+async fn changed(next: Instant, signals: &Signals) {
+    sleep_until(next).await;
+    signals.changed.notified().await;
+}
+
+/// Waits until the server seems gone.
+async fn suspicion(signals: &Signals) {
+    tokio::select! {
+        () = signals.suspected.notified() => {}
+        () = signals.bounced.notified() => {}
     }
 }
 
@@ -306,5 +322,83 @@ impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+    use rmcp::transport::Transport;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A server that says after each of its first thousand lists that its tools have changed.
+    struct Restless {
+        lists: Arc<AtomicUsize>,
+        says: mpsc::UnboundedSender<Value>,
+        said: mpsc::UnboundedReceiver<Value>,
+    }
+
+    impl Restless {
+        fn new(lists: &Arc<AtomicUsize>) -> Self {
+            let (says, said) = mpsc::unbounded_channel();
+            Self { lists: Arc::clone(lists), says, said }
+        }
+
+        fn answer(&self, id: &Value, result: Value) {
+            self.says.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).unwrap();
+        }
+    }
+
+    impl Transport<RoleClient> for Restless {
+        type Error = io::Error;
+
+        fn send(
+            &mut self,
+            message: TxJsonRpcMessage<RoleClient>,
+        ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+            let message = serde_json::to_value(message).unwrap();
+            match message["method"].as_str() {
+                Some("initialize") => {
+                    let info = json!({"name": "restless", "version": "1"});
+                    let version = &message["params"]["protocolVersion"];
+                    let capabilities = json!({"tools": {}});
+                    let result = json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": info});
+                    self.answer(&message["id"], result);
+                }
+                Some("tools/list") => {
+                    self.answer(&message["id"], json!({"tools": []}));
+                    if self.lists.fetch_add(1, Ordering::Relaxed) < 1_000 {
+                        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                        self.says.send(changed).unwrap();
+                    }
+                }
+                _ => {}
+            }
+            std::future::ready(Ok(()))
+        }
+
+        async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+            serde_json::from_value(self.said.recv().await?).unwrap()
+        }
+
+        async fn close(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tools_that_change_without_end_are_listed_once_a_second() {
+        let (lists, signals) = (Arc::default(), Signals::default());
+        let tap = Tap::new(Restless::new(&lists), signals.clone());
+        let running = Client.serve_with_lifecycle(tap, ClientLifecycleMode::Initialize).await.unwrap();
+        signals.changed.notify_one();
+        let listing = upkeep(running.peer(), 1 << 20, &signals, |_| ());
+        assert!(timeout(Duration::from_millis(9_500), listing).await.is_err());
+        assert_eq!(lists.load(Ordering::Relaxed), 10);
     }
 }
