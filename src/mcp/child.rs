@@ -3,6 +3,8 @@
 //! It ends as the [protocol] says: its input is closed, then it gets SIGTERM, then SIGKILL. The signals are sent to its
 //! process group. What it starts in a group of its own gets none: the server has the time to end that itself.
 //!
+//! The child of the SDK signals no group, kills at once when it is dropped, and does not tell that or how it exited.
+//!
 //! [protocol]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
 
 use std::collections::VecDeque;

@@ -1,4 +1,6 @@
 //! One request to a server: bounded, withdrawn when nobody waits, and never left hanging by a server that ends.
+//!
+//! The deadlines of the SDK are not used: they end only when the withdrawal is written, so never if a server reads nothing.
 
 use std::fmt;
 use std::io;

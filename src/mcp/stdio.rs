@@ -3,6 +3,9 @@
 //! Lines that are no JSON are skipped, lines that are too long are dropped and what they answer fails, nesting is cut.
 //! Messages leave in the order in which they were handed over; a request that is withdrawn before it left, never does.
 //! When this is dropped, the process's input is closed, and its output still read for a while.
+//!
+//! The SDK's transport over streams answers every line of JSON that is no message, so that a server that logs what it
+//! receives is flooded; it cannot withdraw what is not sent, and does not end while the server reads nothing.
 
 use std::collections::VecDeque;
 use std::io;

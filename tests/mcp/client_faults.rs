@@ -73,6 +73,19 @@ async fn fault_100_signs_of_progress_give_more_time_but_not_forever() {
 }
 
 #[tokio::test]
+async fn fault_100_the_deadline_holds_though_the_server_reads_nothing_and_cannot_be_told() {
+    let (runtime, _servers) = with(hostile(&[]).timeout(Duration::from_millis(500))).await;
+    let began = Instant::now();
+    // More than a pipe holds, so that the withdrawals wait behind it.
+    let long = "x".repeat(1_000_000);
+    let nap = have(&runtime, json!({"what": "nap", "seconds": 20}));
+    let echo = have(&runtime, json!({"what": "echo", "text": long}));
+    let expected = "Error: [do] timed out after 500ms";
+    assert_eq!(tokio::join!(nap, echo), (expected.to_owned(), expected.to_owned()));
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn fault_100_a_server_that_never_becomes_ready_is_named() {
     let server = hostile(&["mute"]).connect_timeout(Duration::from_millis(500));
     let error = Servers::new().server("mute", server).connect().await.unwrap_err();
@@ -202,6 +215,17 @@ async fn fault_102_noise_on_the_output_is_skipped() {
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "한글 😀"})).await, "한글 😀");
     let calls = received(&runtime).await.iter().filter(|line| *line == "tools/call:").count();
     assert_eq!(calls, 5, "it is still the same process");
+}
+
+#[tokio::test]
+async fn fault_102_a_server_that_logs_json_on_its_output_is_not_answered() {
+    let (runtime, _servers) = with(hostile(&[])).await;
+    have(&runtime, json!({"what": "log"})).await;
+    for _ in 0..3 {
+        assert_eq!(have(&runtime, json!({"what": "echo", "text": "on"})).await, "on");
+    }
+    let told = received(&runtime).await;
+    assert!(!told.iter().any(|line| line == "error:"), "{told:?}");
 }
 
 #[tokio::test]

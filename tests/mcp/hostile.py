@@ -148,6 +148,9 @@ def act(request, arguments):
     if what == "mark":
         mark.append(arguments["mark"])
         return text("it will be set")
+    if what == "log":
+        logging.append(1)
+        return text("from now on")
     if what == "nap":
         time.sleep(arguments["seconds"])
         return text("rested")
@@ -157,6 +160,7 @@ def act(request, arguments):
 asked = []
 deaf = []
 lingering = []
+logging = []
 mark = []
 pages = []
 answers = {}
@@ -170,6 +174,10 @@ def answer(message):
 
 
 def handle(message):
+    if logging:
+        raw(b'{"level":"info","msg":"received"}\n')
+    if "method" not in message and message.get("id") is None:
+        return received.append("error:")
     if "method" not in message:
         return answer(message)
     received.append(message["method"] + ":" + str(message.get("params", {}).get("requestId", "")))
