@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
+use super::definition::Refused;
 use super::overflow::Overflow;
 use super::remote::Server;
 use super::session::{Live, Session};
@@ -19,6 +20,8 @@ use crate::message::Name;
 /// The pause before a server is started again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How many refused tools the log is told of at once.
+const MOST_LOGGED: usize = 20;
 /// How long the reason of an end may take to be known.
 const REASON: Duration = Duration::from_millis(900);
 
@@ -115,12 +118,12 @@ impl Link {
         std::future::pending().await
     }
 
-    /// Takes over what the server lists.
+    /// Takes over what the server lists, and logs what is refused of it.
     fn relist(&self, listed: &[Value]) {
+        let refused = || self.catalogue().refused().map(|refused| refused.of(&self.name)).collect::<Vec<_>>();
+        let before = refused();
         self.change(|catalogue| catalogue.update(listed, self.server.settings.on_change));
-        for refused in self.catalogue().refused() {
-            tracing::warn!("{}", refused.of(&self.name));
-        }
+        warnings(&before, &refused()).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Changes what is known of the tools, and tells.
@@ -175,5 +178,33 @@ impl Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("name", &self.name).field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// What the log is told of refused tools: nothing if they are those that were refused before, and not of too many.
+fn warnings(before: &[Refused], now: &[Refused]) -> Vec<String> {
+    if before == now {
+        return Vec::new();
+    }
+    let mut warnings: Vec<String> = now.iter().take(MOST_LOGGED).map(ToString::to_string).collect();
+    if let (Some(first), more @ 1..) = (now.first(), now.len().saturating_sub(MOST_LOGGED)) {
+        warnings.push(format!("MCP server `{}`: {more} more tools are not offered", first.server));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_tools_are_logged_once_and_not_all_of_very_many() {
+        let refused = |count: usize| -> Vec<Refused> {
+            (0..count).map(|n| Refused::new(&n.to_string(), "it is odd").of(&"srv".into())).collect()
+        };
+        assert_eq!(warnings(&[], &refused(1)), ["MCP server `srv`: tool `0` is not offered: it is odd"]);
+        assert!(warnings(&refused(3), &refused(3)).is_empty() && warnings(&refused(3), &[]).is_empty());
+        let many = warnings(&refused(1), &refused(10_000));
+        assert_eq!((many.len(), &*many[20]), (21, "MCP server `srv`: 9980 more tools are not offered"));
     }
 }
