@@ -33,6 +33,7 @@ mod call;
 mod dialect;
 mod looks;
 mod parser;
+mod refusal;
 mod scan;
 mod template;
 #[cfg(test)]
@@ -51,9 +52,10 @@ pub use parser::Parser;
 pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
-use crate::error::{ProviderError, ProviderErrorKind};
+use crate::error::ProviderError;
 use crate::provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
 use crate::tool::{ToolCall, ToolSpec};
+use refusal::refuses_tools;
 use toolset::Toolset;
 use transcript::Transcript;
 
@@ -61,8 +63,9 @@ use transcript::Transcript;
 ///
 /// A model that can is asked natively. Whether it can is told, first found, by
 /// [`function_calling`](PromptTools::function_calling) here, by [`Provider::function_calling`] of the provider inside,
-/// and by the rule for models of which neither knows: [`when_unknown`](PromptTools::when_unknown). A server that
-/// refuses `tools` is remembered, and asked in text from then on. Without tools nothing is changed.
+/// and by the rule for models of which neither knows: [`when_unknown`](PromptTools::when_unknown). A model whose server
+/// answers with status 400, 404 or 501, in words that say that tools are not supported, is asked in text from then on; any
+/// other error is returned. Without tools nothing is changed.
 ///
 /// ```no_run
 /// use agentouto::providers::prompt_tools::PromptTools;
@@ -334,25 +337,4 @@ fn malformed_turns(context: &Context) -> usize {
         _ => None,
     });
     turns.take_while(|is_futile| *is_futile).count()
-}
-
-/// Whether a server said that it, or the model, takes no tools. Servers have no code for it, so that their words decide.
-fn refuses_tools(error: &ProviderError) -> bool {
-    const WHAT: [&str; 2] = ["tool", "function"];
-    const HOW: [&str; 10] = [
-        "support",
-        "enable",
-        "require",
-        "unrecognized",
-        "unknown",
-        "unexpected",
-        "not permitted",
-        "not allowed",
-        "not available",
-        "--jinja",
-    ];
-    let is_refusal = error.kind == ProviderErrorKind::InvalidRequest || matches!(error.status, Some(404 | 500 | 501));
-    let words = error.message.to_lowercase();
-    let says = |all: &[&str]| all.iter().any(|word| words.contains(word));
-    is_refusal && error.partial.is_none() && says(&WHAT) && says(&HOW)
 }

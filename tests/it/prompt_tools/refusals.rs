@@ -42,7 +42,7 @@ async fn a_server_that_refuses_tools_is_asked_in_text_from_then_on() {
     for (status, words) in [
         (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
         (400, "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"),
-        (500, "tools param requires --jinja flag"),
+        (501, "tools param requires --jinja flag"),
         (404, "No endpoints found that support tool use."),
     ] {
         let (results, offered) = runs([refused(status, words), said(CALL), said("7%"), said("again")]).await;
@@ -53,8 +53,15 @@ async fn a_server_that_refuses_tools_is_asked_in_text_from_then_on() {
 
 #[tokio::test]
 async fn any_other_refusal_is_an_error() {
-    for words in ["messages: too many images", "Invalid schema for function 'cpu': missing properties"] {
-        let (results, offered) = runs([refused(400, words), refused(400, words)]).await;
+    for (status, words) in [
+        (400, "messages: too many images"),
+        (400, "Invalid schema for function 'cpu': missing properties"),
+        (500, "Failed to parse tool call arguments as JSON: unexpected end of input"),
+        (400, "Function tools with reasoning_effort are not supported"),
+        (400, "'required' is required to be supplied"),
+        (400, "tool_choice 'required' is not supported"),
+    ] {
+        let (results, offered) = runs([refused(status, words), refused(status, words)]).await;
         assert!(results.iter().all(|result| result.as_ref().is_err_and(|error| error.contains(words))), "{results:?}");
         assert_eq!(offered, [true, true], "{words}");
     }
