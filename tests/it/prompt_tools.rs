@@ -365,3 +365,49 @@ async fn what_a_model_made_beside_a_call_is_in_the_answer_and_told_again() {
     let ChatMessage::Assistant { attachments, .. } = messages[1] else { panic!("{messages:?}") };
     assert_eq!(*attachments, [picture]);
 }
+
+#[tokio::test]
+async fn the_mark_of_a_call_that_cannot_be_read_is_sent_back_before_it_is_the_answer() {
+    let unread = "I look.\nAction: cpu[1]";
+    let model = Model::texts([unread, "7%"]);
+    let runtime = solo(PromptTools::around(model.clone())).tool(cpu()).build().unwrap();
+    assert_eq!(&*runtime.run("solo", "q").await.unwrap().output, "7%");
+    let [_, said, told] = &model.last_seen()[..] else { panic!("{:?}", model.last_seen()) };
+    assert_eq!(said, &format!("assistant: {unread}"));
+    assert!(told.contains("no call that can be read") && told.contains("<tool_call>\n<name>"), "{told}");
+
+    let native = "It may be 7%. <tool_code>cpu</tool_code>";
+    let model = Model::texts([native; 3]);
+    let runtime = solo(PromptTools::around(model.clone())).tool(cpu()).build().unwrap();
+    assert_eq!(&*runtime.run("solo", "q").await.unwrap().output, "It may be 7%. cpu");
+    assert_eq!(model.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn reasoning_in_the_text_is_no_part_of_the_answer_and_is_not_told_again() {
+    let thought = "I could <tool_call><name>cpu</name></tool_call>";
+    let first = format!("<think>{thought}</think>\n\nLet me see.\n{CALL}");
+    let pieces: Vec<&str> = first.split_inclusive(' ').collect();
+    let model = Model::saying([
+        ScriptedReply::from(Reply::text(&*first)).in_pieces(pieces),
+        Reply::text(format!("{thought}</think>It is 7%.")).into(),
+    ]);
+    let runtime = solo(PromptTools::around(model.clone())).tool(cpu()).build().unwrap();
+    let mut call = runtime.user("user").forward("solo", "q");
+    let (mut shown, mut thoughts) = (String::new(), String::new());
+    while let Some(event) = call.next_event().await {
+        match event.kind {
+            EventKind::ModelDelta { delta: Delta::Text(text) } => shown.push_str(&text),
+            EventKind::ModelDelta { delta: Delta::Reasoning(text) } => thoughts.push_str(&text),
+            _ => {}
+        }
+    }
+    assert_eq!(&*call.await.unwrap().output, "It is 7%.");
+    assert_eq!(thoughts, thought);
+    assert!(shown.starts_with("Let me see."), "{shown}");
+    assert_eq!(model.last_seen()[1], format!("assistant: Let me see.\n{CALL}"));
+    let asked = model.asked();
+    let messages: Vec<_> = asked[1].context.messages().collect();
+    let ChatMessage::Assistant { reasoning, .. } = messages[1] else { panic!("{messages:?}") };
+    assert_eq!(reasoning.as_deref(), Some(thought));
+}

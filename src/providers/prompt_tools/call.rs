@@ -3,10 +3,13 @@
 
 use std::slice;
 
-use serde_json::{Map, Value};
+use serde_json::{Deserializer, Map, Value};
 
+use super::literal;
+use super::mark::{Begins, Kind, Mark};
 use super::scan::{End, Scan};
-use super::toolset::{Toolset, without_entities};
+use super::toolset::{Toolset, escaped, plain_name, without_entities};
+use super::value::typed;
 use crate::tool::ToolCall;
 
 /// The keys by which JSON names a tool.
@@ -14,14 +17,17 @@ const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"]
 /// The keys under which JSON has the arguments.
 const ARGUMENT_KEYS: [&str; 6] = ["arguments", "parameters", "args", "input", "action_input", "tool_input"];
 /// Keys that say nothing of the arguments.
-const OTHER_KEYS: [&str; 3] = ["id", "type", "call_id"];
+const OTHER_KEYS: [&str; 4] = ["id", "type", "call_id", "tool_call_id"];
+/// Keys of an object around calls.
+const AROUND_KEYS: [&str; 3] = ["tool_calls", "tool_call", "function_call"];
 /// The elements that name a tool.
 const NAME_TAGS: [&str; 3] = ["name", "tool_name", "tool"];
 /// The elements that hold the arguments.
 const ARGUMENT_TAGS: [&str; 4] = ["arguments", "parameters", "args", "input"];
 
 /// Reads what stands between `<tool_call …>` and its end. `named` is the name in the tag itself, if there is one.
-pub(super) fn tagged(body: &str, named: Option<&str>, tools: &Toolset) -> Vec<ToolCall> {
+/// `is_closed` says whether there was an end.
+pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &Toolset) -> Vec<ToolCall> {
     let body = unwrapped(body);
     if let Some(name) = named.filter(|_| body.is_empty() || body.starts_with(['{', '['])) {
         return vec![tools.judge(name, body)];
@@ -29,16 +35,25 @@ pub(super) fn tagged(body: &str, named: Option<&str>, tools: &Toolset) -> Vec<To
     if body.starts_with(['{', '[']) {
         return json(body, tools);
     }
-    if let Some(function) = body.strip_prefix("<function=") {
-        return vec![self::function(function, tools)];
+    if let Some(function) = without_prefix(body, "<function=") {
+        return vec![self::function(function, is_closed, tools)];
+    }
+    if let Some(call) = lines(body, tools) {
+        return vec![call];
+    }
+    if let Some(calls) = code(body, tools) {
+        return calls;
     }
     let elements = Elements::read(body);
-    let bare = body.split(|c: char| c.is_whitespace() || matches!(c, '<' | '{')).next().unwrap_or_default();
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '{');
+    let bare = body.split(is_end).next().unwrap_or_default();
     let name = elements.name.as_deref().or(named).or_else(|| Some(bare).filter(|bare| tools.contains(bare)));
     let rest = body.strip_prefix(bare).unwrap_or_default().trim();
     vec![match (name, elements.arguments) {
         (Some(name), Some(arguments)) => tools.judge(name, arguments),
-        (Some(name), None) if bare == name && !rest.is_empty() => tools.judge(name, &parameters(rest, name, tools)),
+        (Some(name), None) if bare == name && !rest.is_empty() => {
+            tools.judge(name, &parameters(unwrapped(rest), name, is_closed, tools))
+        }
         (Some(name), None) if elements.has_others => {
             ToolCall { name: name.into(), ..tools.unreadable("the call has no <arguments>", body) }
         }
@@ -47,42 +62,247 @@ pub(super) fn tagged(body: &str, named: Option<&str>, tools: &Toolset) -> Vec<To
     }]
 }
 
-/// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each.
-pub(super) fn function(written: &str, tools: &Toolset) -> ToolCall {
-    let (name, body) = written.split_once('>').unwrap_or((written, ""));
-    let name = name.trim();
+/// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each. The `>` may stand
+/// behind the JSON.
+pub(super) fn function(written: &str, is_closed: bool, tools: &Toolset) -> ToolCall {
+    let end = written.find(|c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(')).unwrap_or(written.len());
+    let (name, body) = written.split_at(end);
     let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
     let name = without_entities(quoted.unwrap_or(name));
-    let body = body.trim_end();
-    let body = unwrapped(body.strip_suffix("</function>").unwrap_or(body));
+    let body = body.trim().trim_start_matches('>');
+    let body = body.strip_suffix("</function>").unwrap_or(body).trim();
+    let body = match body.trim_end_matches('>').trim_end().strip_prefix('(') {
+        Some(inner) => inner.strip_suffix(')').unwrap_or(inner),
+        None if body.starts_with('{') => body.trim_end_matches('>'),
+        None => body,
+    };
+    let body = unwrapped(body);
     match body.is_empty() || body.starts_with(['{', '[', '"']) {
         true => tools.judge(&name, body),
-        false => tools.judge(&name, &parameters(body, &name, tools)),
+        false => tools.judge(&name, &parameters(body, &name, is_closed, tools)),
     }
 }
 
-/// Reads JSON that stands for calls: an object, or an array of such.
+/// Reads what a block of calls holds that is not the taught one: JSON, code, elements, or a name with arguments behind it.
+/// `mark` is the tag that opens it.
+pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &Toolset) -> Vec<ToolCall> {
+    if let Some(name) = attribute(tag, "name") {
+        let body = unwrapped(body);
+        return vec![match body.is_empty() || body.starts_with('{') {
+            true => tools.judge(&name, body),
+            false => tools.judge(&name, &parameters(body, &name, is_closed, tools)),
+        }];
+    }
+    let body = behind_marks(body);
+    if let Begins::Mark(mark) = Mark::read(body, true)
+        && let ("invoke", Some(end), false) = (mark.word(), mark.end, mark.is_closing)
+        && attribute(&body[..end], "name").is_some()
+        && let Some(close) = closing(&body[end..], "invoke")
+    {
+        return block(&body[end..end + close], &body[..end], is_closed, tools);
+    }
+    let inner = unwrapped(body);
+    if inner.starts_with('{') || inner.starts_with('[') {
+        return code(inner, tools).unwrap_or_else(|| json(inner, tools));
+    }
+    if let Some(calls) = code(inner, tools) {
+        return calls;
+    }
+    if let Some(named) = inner.strip_prefix("call:") {
+        return vec![bare_keys(named, tools)];
+    }
+    match name_before(body, tools) {
+        Some((name, rest)) => {
+            let rest = unwrapped(rest);
+            vec![match rest.is_empty() || rest.starts_with('{') {
+                true => tools.judge(name, rest),
+                false => tools.judge(name, &parameters(rest, name, is_closed, tools)),
+            }]
+        }
+        None => tagged(body, None, is_closed, tools),
+    }
+}
+
+/// A text without the tags that stand between the parts of a call, and without the word that DeepSeek and Step write there.
+fn behind_marks(text: &str) -> &str {
+    let text = text.trim_start();
+    let rest = text.strip_prefix("function").filter(|rest| rest.contains("invoke")).unwrap_or(text);
+    match Mark::read(rest, true) {
+        Begins::Mark(mark) if mark.kind() == Some(Kind::Stray) && !mark.is_closing => {
+            mark.end.map_or(text, |end| rest[end..].trim_start())
+        }
+        _ => text,
+    }
+}
+
+/// Reads calls that are written as code, `f(a=1)`.
+pub(super) fn code(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
+    let calls = literal::calls(written)?;
+    Some(calls.into_iter().map(|(name, arguments)| tools.judge(&name, &Value::Object(arguments).to_string())).collect())
+}
+
+/// Reads `f{a:<escape>text<escape>}`.
+fn bare_keys(written: &str, tools: &Toolset) -> ToolCall {
+    let (name, arguments) = written.split_at(written.find('{').unwrap_or(written.len()));
+    match literal::object(arguments) {
+        Some(object) => tools.judge(name.trim(), &Value::Object(object).to_string()),
+        None if arguments.is_empty() => tools.judge(name.trim(), ""),
+        None => ToolCall {
+            name: name.trim().into(),
+            ..tools.unreadable("the call has no arguments that can be read", written)
+        },
+    }
+}
+
+/// Reads `name: f`, and `arguments: {…}` on the next line.
+fn lines(body: &str, tools: &Toolset) -> Option<ToolCall> {
+    let rest = body.strip_prefix("name:").or_else(|| body.strip_prefix("Name:"))?;
+    let (name, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+    let name = name.trim().trim_end_matches(',').trim_matches(['"', '\'', '`']);
+    let rest = rest.trim();
+    let arguments = match rest.split_once(':') {
+        Some((key, arguments)) if ARGUMENT_KEYS.contains(&key.trim().to_ascii_lowercase().as_str()) => {
+            unwrapped(arguments)
+        }
+        _ => rest,
+    };
+    Some(tools.judge(name, arguments))
+}
+
+/// The name that stands before arguments, and the rest: `functions.f:0<|tool_call_argument_begin|>{…}` as Kimi writes it,
+/// `function<｜tool▁sep｜>f` and a fence as DeepSeek does, `f<arg_key>…` as GLM does.
+fn name_before<'a>(body: &'a str, tools: &Toolset) -> Option<(&'a str, &'a str)> {
+    let mut rest = body.trim_start();
+    let mut name = None;
+    while !rest.is_empty() && !rest.starts_with(['{', '`']) {
+        if rest.starts_with('<') {
+            let Begins::Mark(mark) = Mark::read(rest, true) else { break };
+            match mark.word() {
+                "tool_sep" | "tool_call_argument_begin" => rest = &rest[mark.end?..],
+                _ => break,
+            }
+        } else {
+            let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '<' | '{')).unwrap_or(rest.len());
+            let word = &rest[..end];
+            rest = &rest[end..];
+            match word {
+                "function" if rest.starts_with('<') => {}
+                _ if name.is_some() => return None,
+                word => name = Some(plain_name(word)),
+            }
+        }
+        rest = rest.trim_start();
+    }
+    let is_name =
+        |name: &&str| tools.contains(name) || name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    Some((name.filter(is_name)?, rest))
+}
+
+/// Reads elements that are named by the arguments, `<location>Seoul</location>`, as Cline writes them.
+pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCall {
+    let root = tools.parameters(name).unwrap_or(&Value::Null);
+    let mut arguments = Map::new();
+    let mut rest = body.trim();
+    while !rest.is_empty() {
+        let pair = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).and_then(|(key, rest)| {
+            let is_known = !root["properties"][key].is_null() && !arguments.contains_key(key);
+            let (value, rest) = rest.split_once(&format!("</{key}>")).filter(|_| is_known)?;
+            Some((key, value, rest))
+        });
+        let Some((key, value, after)) = pair else {
+            return ToolCall {
+                name: name.into(),
+                ..tools.unreadable("the call has elements that are no parameters", body)
+            };
+        };
+        arguments.insert(key.to_owned(), typed(without_line_ends(value), &root["properties"][key], root));
+        rest = after.trim_start();
+    }
+    tools.judge(name, &Value::Object(arguments).to_string())
+}
+
+/// Reads JSON that stands for calls: objects, or arrays of such, one after the other.
 pub(super) fn json(written: &str, tools: &Toolset) -> Vec<ToolCall> {
-    match serde_json::from_str(written.trim()) {
-        Ok(calls) => each(&calls).map(|call| call.judge(tools)).collect(),
+    match values(written).or_else(|error| values(&escaped(written)).map_err(|_| error)) {
+        Ok(values) => values.iter().flat_map(each).map(|call| call.judge(tools)).collect(),
         Err(error) => {
-            let name = quoted_after(written, "\"name\"").unwrap_or_default();
             let call = tools.unreadable(&format!("the call is not valid JSON: {error}"), written);
-            vec![ToolCall { name: name.into(), ..call }]
+            vec![ToolCall { name: name_in(written).unwrap_or_default().into(), ..call }]
         }
     }
 }
 
+/// JSON values with nothing but `,` or `;` between them.
+fn values(written: &str) -> Result<Vec<Value>, serde_json::Error> {
+    let mut rest = written.trim();
+    let mut values = Vec::new();
+    while !rest.is_empty() {
+        let mut stream = Deserializer::from_str(rest).into_iter();
+        match stream.next() {
+            Some(value) => values.push(value?),
+            None => break,
+        }
+        let behind = rest[stream.byte_offset()..].trim_start().trim_start_matches([',', ';']).trim_start();
+        if !behind.is_empty() && !behind.starts_with(['{', '[']) {
+            // Says what is wrong with it.
+            serde_json::from_str::<serde::de::IgnoredAny>(rest)?;
+        }
+        rest = behind;
+    }
+    Ok(values)
+}
+
+/// JSON that nothing says to be calls.
+pub(super) enum Bare {
+    Calls(Vec<ToolCall>),
+    Text,
+}
+
 /// Reads JSON that nothing says to be calls. It is meant as such if every object names a tool that there is, and has
-/// arguments.
-pub(super) fn bare_json(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
-    let calls = serde_json::from_str(written.trim()).ok()?;
-    let is_meant = |call: Json| call.arguments.is_some() && call.name.is_some_and(|name| tools.contains(name));
-    each(&calls).all(is_meant).then(|| each(&calls).map(|call| call.judge(tools)).collect())
+/// arguments, or needs none. What names one and cannot be read, and what has the form of a call and stands
+/// [alone](Place::Alone), is a call that cannot be carried out. A description of a tool is none.
+pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
+    let parsed = serde_json::from_str(written.trim()).or_else(|_| serde_json::from_str(escaped(written).trim()));
+    let Ok(value) = parsed else {
+        return match name_in(written).filter(|name| tools.contains(name)) {
+            Some(_) => Bare::Calls(json(written, tools)),
+            None => Bare::Text,
+        };
+    };
+    let calls: Vec<Json> = each(&value).collect();
+    let is_described = |call: &Json| call.is_description();
+    let is_meant = |call: &Json| match (call.name, call.arguments) {
+        (Some(name), Some(_)) => tools.contains(name),
+        (Some(name), None) => tools.contains(name) && !call.has_others && tools.judge(name, "").malformed.is_none(),
+        (None, _) => false,
+    };
+    let is_like_one = |call: &Json| {
+        let arguments = call.arguments.is_some_and(Value::is_object);
+        let other = call.whole.get("function_name").and_then(Value::as_str).is_some_and(|name| tools.contains(name));
+        arguments && (call.name.is_some() && !call.has_more || other)
+    };
+    if calls.iter().any(is_described) {
+        return Bare::Text;
+    }
+    match calls.iter().all(is_meant) || place == Place::Alone && calls.iter().all(is_like_one) {
+        true => Bare::Calls(calls.iter().map(|call| call.judge(tools)).collect()),
+        false => Bare::Text,
+    }
+}
+
+/// Where JSON stands.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Place {
+    /// Where an answer or a line begins.
+    Alone,
+    /// In a fence.
+    Fenced,
 }
 
 fn each(calls: &Value) -> impl Iterator<Item = Json<'_>> {
-    let calls = match calls {
+    let around = calls.as_object().filter(|object| object.len() == 1).into_iter();
+    let inside = around.flatten().find(|(key, _)| AROUND_KEYS.contains(&&***key)).map(|(_, inside)| inside);
+    let calls = match inside.unwrap_or(calls) {
         Value::Array(calls) if !calls.is_empty() => calls,
         call => slice::from_ref(call),
     };
@@ -95,6 +315,8 @@ struct Json<'a> {
     name: Option<&'a str>,
     arguments: Option<&'a Value>,
     has_others: bool,
+    /// The same, the arguments aside.
+    has_more: bool,
 }
 
 impl<'a> Json<'a> {
@@ -103,12 +325,27 @@ impl<'a> Json<'a> {
         let (key, name) = NAME_KEYS.iter().find_map(|key| Some((*key, call[*key].as_str()?))).unzip();
         let arguments = ARGUMENT_KEYS.iter().find_map(|key| call.get(*key));
         let is_other = |other: &String| Some(&**other) != key && !OTHER_KEYS.contains(&&**other);
-        Self { whole, name, arguments, has_others: call.as_object().is_some_and(|call| call.keys().any(is_other)) }
+        let is_more = |other: &String| is_other(other) && !ARGUMENT_KEYS.contains(&&**other);
+        let has = |is: &dyn Fn(&String) -> bool| call.as_object().is_some_and(|call| call.keys().any(is));
+        let (has_others, has_more) = (has(&is_other), has(&is_more));
+        Self { whole, name, arguments, has_others, has_more }
+    }
+
+    /// Whether it tells what a tool takes: its arguments are names of types, or a schema.
+    fn is_description(&self) -> bool {
+        const TYPES: [&str; 11] =
+            ["string", "str", "number", "integer", "int", "float", "boolean", "bool", "object", "array", "..."];
+        let is_type = |value: &Value| value.as_str().is_some_and(|text| TYPES.contains(&text));
+        let Some(arguments) = self.arguments.and_then(Value::as_object) else { return false };
+        self.whole.get("description").is_some()
+            || arguments.get("properties").is_some_and(Value::is_object) && arguments.contains_key("type")
+            || !arguments.is_empty() && arguments.values().all(is_type)
     }
 
     fn judge(&self, tools: &Toolset) -> ToolCall {
         match (self.name, self.arguments) {
             (Some(name), Some(Value::String(arguments))) => tools.judge(name, arguments),
+            (Some(name), Some(Value::Null)) => tools.judge(name, ""),
             (Some(name), Some(arguments)) => tools.judge(name, &arguments.to_string()),
             (Some(name), None) if self.has_others => {
                 let call = tools.unreadable("the call has no \"arguments\"", &self.whole.to_string());
@@ -120,35 +357,95 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The arguments that are written as one element each, `<parameter=core>1</parameter>` or
-/// `<arg_key>core</arg_key><arg_value>1</arg_value>`, as JSON; or JSON as it is. A value is text where the tool's
-/// schema says so, and else JSON if it can be read as such.
-fn parameters(written: &str, name: &str, tools: &Toolset) -> String {
-    let properties = tools.parameters(name).map(|schema| &schema["properties"]);
+/// The arguments that are written as one element each, `<parameter=core>1</parameter>`, `<parameter name="core">1</parameter>`
+/// or `<arg_key>core</arg_key><arg_value>1</arg_value>`, as JSON; or JSON as it is. A value is what the tool's schema says.
+fn parameters(written: &str, name: &str, is_closed: bool, tools: &Toolset) -> String {
+    let root = tools.parameters(name).unwrap_or(&Value::Null);
     let mut arguments = Map::new();
     let mut rest = written;
-    loop {
-        let pair = match rest.strip_prefix("<parameter=") {
-            Some(parameter) => parameter.split_once('>').and_then(|(key, rest)| {
-                let (value, rest) = rest.split_once("</parameter>")?;
-                Some((key, value, rest))
-            }),
-            None => rest.strip_prefix("<arg_key>").and_then(|pair| {
-                let (key, rest) = pair.split_once("</arg_key>")?;
-                let (value, rest) = rest.trim_start().strip_prefix("<arg_value>")?.split_once("</arg_value>")?;
-                Some((key, value, rest))
-            }),
-        };
-        let Some((key, value, after)) = pair else { break };
-        let value = value.strip_prefix('\n').unwrap_or(value);
-        let value = value.strip_suffix('\n').unwrap_or(value);
-        let is_text = properties.is_some_and(|properties| properties[key]["type"] == "string");
-        let json = Some(value).filter(|_| !is_text).and_then(|value| serde_json::from_str(value).ok());
-        arguments.insert(key.trim().to_owned(), json.unwrap_or_else(|| value.into()));
-        rest = after.trim_start();
+    while let Some(parameter) =
+        Parameter::read(rest, is_closed, |key| !root["properties"][key].is_null() && !arguments.contains_key(key))
+    {
+        let Parameter { key, value, is_text, rest: behind } = parameter;
+        let value = without_line_ends(value);
+        let value = if is_text { value.into() } else { typed(value, &root["properties"][&*key], root) };
+        arguments.insert(key, value);
+        rest = behind.trim_start();
     }
     // What is left is neither: it is told that it is no JSON.
     if arguments.is_empty() || !rest.is_empty() { written.to_owned() } else { Value::Object(arguments).to_string() }
+}
+
+/// One argument in an element.
+struct Parameter<'a> {
+    key: String,
+    value: &'a str,
+    /// Whether the element says that it is text.
+    is_text: bool,
+    rest: &'a str,
+}
+
+impl<'a> Parameter<'a> {
+    fn read(text: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<Self> {
+        if let Some(parameter) = text.strip_prefix("<parameter=") {
+            let (key, inside) = parameter.split_once('>')?;
+            let (value, rest) = Self::value(inside, is_closed, &is_new)?;
+            let key = key.trim().trim_matches('"').to_owned();
+            return Some(Self { key, value, is_text: false, rest });
+        }
+        let Begins::Mark(mark) = Mark::read(text, true) else { return None };
+        let (tag, inside) = text.split_at(mark.end?);
+        match mark.word() {
+            "parameter" => {
+                let (value, rest) = inside.split_at(closing(inside, "parameter")?);
+                let is_text = attribute(tag, "string").is_some_and(|is| is == "true");
+                Some(Self { key: attribute(tag, "name")?, value, is_text, rest: behind_tag(rest) })
+            }
+            word @ "arg_key" => {
+                let (key, rest) = inside.split_at(closing(inside, word)?);
+                let rest = behind_tag(rest).trim_start();
+                let Begins::Mark(mark) = Mark::read(rest, true) else { return None };
+                let of_value = word.replace("key", "value");
+                let inside = &rest[mark.end.filter(|_| mark.word() == of_value)?..];
+                let (value, rest) = inside.split_at(closing(inside, &of_value)?);
+                Some(Self { key: key.trim().to_owned(), value, is_text: false, rest: behind_tag(rest) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of `<parameter=…>`. Without a close tag it ends where the next parameter begins, or the call ends.
+    fn value(inside: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<(&'a str, &'a str)> {
+        let close = inside.find("</parameter>");
+        let within = &inside[..close.unwrap_or(inside.len())];
+        let next = within.match_indices("<parameter=").find(|(place, tag)| {
+            within[place + tag.len()..].split_once('>').is_some_and(|(key, _)| is_new(key.trim()))
+        });
+        match (next, close) {
+            (Some((place, _)), _) => Some(inside.split_at(place)),
+            (None, Some(place)) => Some((&inside[..place], &inside[place + "</parameter>".len()..])),
+            (None, None) if is_closed => Some((inside.strip_suffix("</function>").unwrap_or(inside), "")),
+            (None, None) => None,
+        }
+    }
+}
+
+/// Where the tag is that closes an element of this word.
+fn closing(text: &str, word: &str) -> Option<usize> {
+    text.match_indices('<').map(|(place, _)| place).find(|place| match Mark::read(&text[*place..], true) {
+        Begins::Mark(mark) => mark.is_closing && mark.word() == word,
+        _ => false,
+    })
+}
+
+fn behind_tag(text: &str) -> &str {
+    text.split_once('>').map_or("", |(_, behind)| behind)
+}
+
+/// A value without the line breaks that its element puts around it.
+fn without_line_ends(value: &str) -> &str {
+    let value = value.strip_prefix("\r\n").or_else(|| value.strip_prefix('\n')).unwrap_or(value);
+    value.strip_suffix("\r\n").or_else(|| value.strip_suffix('\n')).unwrap_or(value)
 }
 
 /// The elements of a call.
@@ -168,11 +465,12 @@ impl<'a> Elements<'a> {
             let word = tag.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
             let Some(end) = tag.find('>') else { break };
             let inside = &tag[end + 1..];
-            if NAME_TAGS.contains(&word) && elements.name.is_none() {
+            let among = |tags: &[&str]| tags.iter().any(|tag| tag.eq_ignore_ascii_case(word));
+            if among(&NAME_TAGS) && elements.name.is_none() {
                 let name = inside.split('<').next().unwrap_or_default().trim();
                 elements.name = Some(without_entities(name.lines().next().unwrap_or_default().trim()));
                 rest = inside;
-            } else if ARGUMENT_TAGS.contains(&word) && elements.arguments.is_none() {
+            } else if among(&ARGUMENT_TAGS) && elements.arguments.is_none() {
                 let (arguments, after) = arguments(inside, word);
                 elements.arguments = Some(arguments);
                 rest = after;
@@ -195,10 +493,12 @@ fn arguments<'a>(inside: &'a str, tag: &str) -> (&'a str, &'a str) {
     {
         let after = closed(&inside[body..]);
         if after.is_empty() || after.starts_with('<') {
-            return (&inside[begin..body], after.strip_prefix(&*close).unwrap_or(after));
+            return (&inside[begin..body], without_prefix(after, &close).unwrap_or(after));
         }
     }
-    let (arguments, after) = inside.split_once(&*close).unwrap_or((inside, ""));
+    let upper = close.to_ascii_uppercase();
+    let split = inside.split_once(&*close).or_else(|| inside.split_once(&*upper));
+    let (arguments, after) = split.unwrap_or((inside, ""));
     (unwrapped(arguments), after)
 }
 
@@ -232,8 +532,18 @@ pub(super) fn attribute(tag: &str, name: &str) -> Option<String> {
     rest[1..].split_once(quote).map(|(value, _)| without_entities(value))
 }
 
-/// The JSON string behind a key, for a name in JSON that cannot be read otherwise.
-fn quoted_after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(key)?;
-    rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?.split_once('"').map(|(name, _)| name)
+/// What stands behind a prefix, the case of its letters aside.
+fn without_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let begins = text.get(..prefix.len())?.eq_ignore_ascii_case(prefix);
+    begins.then(|| &text[prefix.len()..])
+}
+
+/// The name in JSON that cannot be read, in quotes of either kind.
+fn name_in(text: &str) -> Option<&str> {
+    let (_, rest) = NAME_KEYS
+        .iter()
+        .find_map(|key| text.split_once(&format!("\"{key}\"")).or_else(|| text.split_once(&format!("'{key}'"))))?;
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+    let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    rest[1..].split_once(quote).map(|(name, _)| name)
 }

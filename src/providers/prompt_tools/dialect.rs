@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::looks::MISTRAL;
+use super::mark::{Begins, Mark};
 use crate::builtin;
 use crate::tool::ToolCall;
 
@@ -29,9 +31,11 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Calls as text. A call whose arguments are not JSON is shown as it was written.
+    /// Calls as text. A call whose arguments are not JSON is shown as it was written; one of which nothing is known, whose
+    /// text stands elsewhere, is left out.
     #[must_use]
     pub fn render(self, calls: &[ToolCall]) -> String {
+        let is_known = |call: &&ToolCall| !call.name.is_empty() || !call.arguments.is_empty();
         let one = |call: &ToolCall| match self {
             // Nothing is known of it but its text.
             _ if call.name.is_empty() => format!("<tool_call>\n{}\n</tool_call>", call.arguments),
@@ -45,9 +49,9 @@ impl Dialect {
             Self::Mistral => object(call),
             Self::Fenced => format!("```json\n{}\n```", object(call)),
         };
-        let written: Vec<String> = calls.iter().map(one).collect();
+        let written: Vec<String> = calls.iter().filter(is_known).map(one).collect();
         match self {
-            Self::Mistral if !calls.is_empty() => format!("[TOOL_CALLS][{}]", written.join(", ")),
+            Self::Mistral if !written.is_empty() => format!("[TOOL_CALLS][{}]", written.join(", ")),
             _ => written.join("\n"),
         }
     }
@@ -91,19 +95,17 @@ pub(super) fn frame(name: &str, text: &str, frames: &mut String) {
 
 /// What there is of a text without the tags of tool calls, for an answer whose calls nobody could read.
 pub(super) fn without_tags(text: &str) -> String {
-    const TAGS: [&str; 9] =
-        ["tool_call", "name", "arguments", "parameters", "function", "parameter", "tool_calls", "args", "input"];
+    const TAGS: [&str; 7] = ["name", "arguments", "parameters", "parameter", "args", "input", "tool_name"];
     let mut cleaned = String::new();
     let mut rest = text;
     while let Some(place) = rest.find(['<', '[']) {
         cleaned.push_str(&rest[..place]);
         rest = &rest[place..];
-        let tag = rest.strip_prefix("</").or_else(|| rest.strip_prefix('<')).unwrap_or_default();
-        let word = tag.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
-        let length = match rest.find('>') {
-            Some(end) if TAGS.contains(&word) => end + 1,
-            None if TAGS.contains(&word) => rest.len(),
-            _ if rest.starts_with("[TOOL_CALLS]") => "[TOOL_CALLS]".len(),
+        let length = match Mark::read(rest, true) {
+            Begins::Mark(mark) if mark.kind().is_some() || TAGS.contains(&mark.word()) => {
+                mark.end.or_else(|| rest.find('>').map(|end| end + 1)).unwrap_or(rest.len())
+            }
+            _ if rest.starts_with(MISTRAL) => MISTRAL.len(),
             _ => 0,
         };
         if length == 0 {

@@ -1,8 +1,10 @@
 //! What the beginning of a text looks like: a call, a mere mention, or not yet clear. Plain functions.
 
-use super::toolset::Toolset;
+use super::mark::{Begins, Kind, Mark};
+use super::toolset::{Toolset, plain_name};
 
 /// What may become a call, as far as it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Looks {
     LikeACall,
     LikeText,
@@ -16,19 +18,19 @@ pub(super) const MISTRAL: &str = "[TOOL_CALLS]";
 /// The longest opening tag, info string or space that is waited for, in bytes.
 pub(super) const LONGEST_HEAD: usize = 1024;
 
-/// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, or the name of a tool.
+/// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, the name of a tool, or `name:`.
 pub(super) fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
     match inside.bytes().next() {
         None => Looks::Unclear,
         Some(b'{' | b'[') => Looks::LikeACall,
         Some(b'`') if inside.starts_with("```") => Looks::LikeACall,
         Some(b'`') if inside.len() < 3 && !is_whole => Looks::Unclear,
-        Some(b'<') if CALL.starts_with(inside) && !is_whole => Looks::Unclear,
-        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.starts_with(CALL) => {
-            Looks::LikeACall
-        }
+        Some(b'<') if inside.len() == 1 && !is_whole => Looks::Unclear,
+        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) => Looks::LikeACall,
+        Some(_) if inside.starts_with("name:") || inside.starts_with("Name:") => Looks::LikeACall,
         Some(_) => {
-            let word = inside.split(|c: char| c.is_whitespace() || matches!(c, '<' | '{')).next().unwrap_or_default();
+            let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '{' | '(');
+            let word = inside.split(is_end).next().unwrap_or_default();
             match tools.contains(word) && !word.is_empty() {
                 true if word.len() < inside.len() || is_whole => Looks::LikeACall,
                 _ if word.len() == inside.len() && word.len() <= 64 && !is_whole => Looks::Unclear,
@@ -38,8 +40,34 @@ pub(super) fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks
     }
 }
 
+/// Whether what follows another tag of calls is one: JSON, elements, a fence, code, or the name of a tool.
+pub(super) fn block_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
+    let is_end = |c: char| !c.is_alphanumeric() && !"_-.:".contains(c);
+    let word = inside.split(is_end).next().unwrap_or_default();
+    let behind = &inside[word.len()..];
+    match inside.bytes().next() {
+        None => Looks::Unclear,
+        Some(b'{' | b'[' | b'`') => Looks::LikeACall,
+        Some(b'<') if inside.len() == 1 && !is_whole => Looks::Unclear,
+        Some(b'<') if !inside[1..].starts_with([' ', '/']) => Looks::LikeACall,
+        _ if behind.is_empty() && !is_whole && word.len() <= 80 => Looks::Unclear,
+        _ if behind.starts_with('(') || word.starts_with("call:") => Looks::LikeACall,
+        _ if word == "function" && behind.starts_with('<') || tools.contains(plain_name(word)) => Looks::LikeACall,
+        _ => Looks::LikeText,
+    }
+}
+
+/// Whether what follows the name in `<function=…` is a call, from the byte behind the name on.
 pub(super) fn function_looks(inside: &str, is_whole: bool) -> Looks {
-    let tags = ["{", "<parameter=", "</function>", "```", "\""];
+    let inside = inside.trim_start();
+    if inside.starts_with('{') || inside.starts_with("({") || inside.starts_with("()") {
+        return Looks::LikeACall;
+    }
+    let Some(inside) = inside.strip_prefix('>') else {
+        return if (inside.is_empty() || inside == "(") && !is_whole { Looks::Unclear } else { Looks::LikeText };
+    };
+    let inside = inside.trim_start();
+    let tags = ["{", "<parameter", "</function>", "```", "\"", "</tool_call>"];
     match tags.into_iter().any(|tag| inside.starts_with(tag)) {
         true => Looks::LikeACall,
         false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Looks::Unclear,
@@ -49,7 +77,6 @@ pub(super) fn function_looks(inside: &str, is_whole: bool) -> Looks {
 
 /// Where the JSON begins behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
 pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Looks> {
-    const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
     let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
     let mut at = MISTRAL.len();
     loop {
@@ -65,32 +92,283 @@ pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Loo
     }
 }
 
+/// What stands between Mistral's names and arguments.
+const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
+
 /// Whether JSON begins as a call does: an object whose first key names a tool or its arguments, or an array of such.
 pub(super) fn json_looks(text: &str, is_whole: bool) -> Looks {
-    const KEYS: [&str; 14] = [
-        "name\"",
-        "tool\"",
-        "tool_name\"",
-        "function\"",
-        "action\"",
-        "type\"",
-        "id\"",
-        "arguments\"",
-        "parameters\"",
-        "args\"",
-        "input\"",
-        "action_input\"",
-        "tool_input\"",
-        "call_id\"",
+    const KEYS: [&str; 19] = [
+        "name",
+        "tool",
+        "tool_name",
+        "function",
+        "action",
+        "type",
+        "id",
+        "arguments",
+        "parameters",
+        "args",
+        "input",
+        "action_input",
+        "tool_input",
+        "call_id",
+        "tool_call_id",
+        "tool_calls",
+        "tool_call",
+        "function_call",
+        "function_name",
     ];
     let object = text.strip_prefix('[').map_or(text, str::trim_start);
     let key = object.strip_prefix('{').map(str::trim_start);
-    let word = key.and_then(|key| key.strip_prefix('"'));
-    match (object, key, word) {
-        (_, _, Some(word)) if KEYS.iter().any(|key| word.starts_with(key)) => Looks::LikeACall,
-        (_, _, Some(word)) if !is_whole && KEYS.iter().any(|key| key.starts_with(word)) => Looks::Unclear,
-        ("", ..) | (_, Some(""), _) if !is_whole => Looks::Unclear,
+    let word = key.and_then(|key| key.strip_prefix(['"', '\'']));
+    let Some(word) = word else {
+        let is_open = object.is_empty() || key == Some("");
+        return if is_open && !is_whole { Looks::Unclear } else { Looks::LikeText };
+    };
+    match word.find(['"', '\'']) {
+        Some(end) if KEYS.contains(&&word[..end]) => Looks::LikeACall,
+        None if !is_whole && KEYS.iter().any(|key| key.starts_with(word)) => Looks::Unclear,
         _ => Looks::LikeText,
+    }
+}
+
+/// Whether a `[` begins calls that are written as code, `[f(a=1)]`.
+pub(super) fn code_looks(text: &str, tools: &Toolset, is_whole: bool) -> Looks {
+    let inside = text[1..].trim_start();
+    let is_end = |c: char| !c.is_alphanumeric() && !"_-.".contains(c);
+    let word = inside.split(is_end).next().unwrap_or_default();
+    let behind = inside[word.len()..].trim_start();
+    match () {
+        () if behind.is_empty() && !is_whole && (word.is_empty() || tools.begins(word)) => Looks::Unclear,
+        () if behind.starts_with('(') && tools.contains(word) => Looks::LikeACall,
+        () => Looks::LikeText,
+    }
+}
+
+/// What a line begins with, if that means something.
+#[derive(Debug, PartialEq)]
+pub(super) enum Line {
+    /// The name of a tool from `name.0` to `name.1`, and its arguments as JSON from `body` on.
+    Named {
+        name: (usize, usize),
+        body: usize,
+        how: Named,
+    },
+    /// The name of a tool and a `(`, at `body`.
+    Code {
+        body: usize,
+    },
+    /// Something before a call that is no part of it, this long.
+    Passed(usize),
+    /// A call that cannot be read.
+    Unreadable,
+    /// GPT-OSS thinks, without its tags.
+    Thought(usize),
+    /// A result that was made up.
+    Result,
+    Text,
+    Unclear,
+}
+
+/// How a named call is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Named {
+    /// The arguments follow the name.
+    Plain,
+    /// They stand in a fence.
+    Fenced,
+    /// A word says that it is a call.
+    Marked,
+    /// The same, with the arguments in a fence.
+    MarkedFenced,
+}
+
+/// The first bytes of the words that a line may begin with, tools aside.
+pub(super) const LEADS: &[u8] = b"A*faOc>";
+
+/// Reads what a line begins with.
+pub(super) fn line_looks(text: &str, tools: &Toolset, is_whole: bool) -> Line {
+    let is_whole = is_whole || text.len() >= LONGEST_HEAD;
+    let text = &text[..text.floor_char_boundary(LONGEST_HEAD)];
+    let line = Reader { text, tools, is_whole };
+    let bold = text.trim_start_matches('*');
+    let unclear = |words: &[&str], text: &str| !is_whole && words.iter().any(|word| word.starts_with(text));
+    if bold.starts_with("Action:") {
+        return line.react(text.len() - bold.len() + "Action:".len());
+    }
+    if text.starts_with("Observation:") {
+        return Line::Result;
+    }
+    if bold.is_empty() && !is_whole || unclear(&["Action:", "Observation:"], bold) {
+        return Line::Unclear;
+    }
+    if bold.len() < text.len() {
+        return Line::Text;
+    }
+    if text.starts_with("functools[") {
+        return Line::Passed("functools".len());
+    }
+    if unclear(
+        &["functools[", "analysis", "assistantfinal", "assistantcommentary to=", "commentary to=", ">>>", "functions."],
+        text,
+    ) {
+        return Line::Unclear;
+    }
+    if let Some(behind) = text.strip_prefix("assistantfinal") {
+        return Line::Passed(text.len() - behind.len());
+    }
+    if let Some(behind) = text.strip_prefix("assistantcommentary to=").or_else(|| text.strip_prefix("commentary to=")) {
+        return line.recipient(text.len() - behind.len());
+    }
+    if let Some(behind) = text.strip_prefix("analysis").filter(|behind| behind.starts_with(|c: char| c.is_uppercase()))
+    {
+        return Line::Thought(text.len() - behind.len());
+    }
+    if let Some(behind) = text.strip_prefix(">>>") {
+        return line.named(text.len() - behind.len(), true);
+    }
+    match text.strip_prefix("function").filter(|_| !tools.contains("function")) {
+        Some("") if !is_whole => Line::Unclear,
+        Some(behind)
+            if behind.starts_with([' ', '\n'])
+                || tools.begins(behind.split(Reader::is_end).next().unwrap_or_default()) =>
+        {
+            match line.named(text.len() - behind.trim_start().len(), true) {
+                named @ (Line::Unclear | Line::Named { how: Named::MarkedFenced, .. }) => named,
+                _ => Line::Text,
+            }
+        }
+        _ => line.named(0, false),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    tools: &'a Toolset,
+    is_whole: bool,
+}
+
+impl Reader<'_> {
+    fn is_end(c: char) -> bool {
+        !c.is_alphanumeric() && !"_-.:".contains(c)
+    }
+
+    /// What there is if the text ends here.
+    fn open(&self) -> Line {
+        if self.is_whole { Line::Text } else { Line::Unclear }
+    }
+
+    /// A name, and what stands behind it.
+    fn named(&self, at: usize, is_marked: bool) -> Line {
+        let word = self.text[at..].split(Self::is_end).next().unwrap_or_default();
+        let end = at + word.len();
+        let name = plain_name(word);
+        if end == self.text.len() {
+            let may_be = word.is_empty()
+                || self.tools.begins(name)
+                || self.tools.contains(name.split(':').next().unwrap_or_default());
+            return if may_be { self.open() } else { Line::Text };
+        }
+        if !self.tools.contains(name) {
+            return Line::Text;
+        }
+        let begin = at + (word.len() - word.strip_prefix("functions.").unwrap_or(word).len());
+        let name = (begin, begin + name.len());
+        match self.text.as_bytes()[end] {
+            b'[' => self.marked(name, end),
+            b'(' if !is_marked => Line::Code { body: end },
+            _ => self.arguments(name, end, is_marked),
+        }
+    }
+
+    /// `[ARGS]` and the like, from `at` on.
+    fn marked(&self, name: (usize, usize), mut at: usize) -> Line {
+        let mut is_marked = false;
+        loop {
+            let rest = &self.text[at..];
+            match MARKERS.iter().find(|marker| rest.starts_with(**marker)) {
+                Some(marker) => at += marker.len(),
+                None if MARKERS.iter().any(|marker| marker.starts_with(rest)) => return self.open(),
+                None if is_marked && rest.starts_with('{') => {
+                    return Line::Named { name, body: at, how: Named::Marked };
+                }
+                None => return Line::Text,
+            }
+            is_marked = true;
+            // The id of the call.
+            at = self.text.len() - self.text[at..].trim_start_matches(char::is_alphanumeric).len();
+        }
+    }
+
+    /// The arguments behind a name, or behind `Action Input:`.
+    fn arguments(&self, name: (usize, usize), at: usize, is_marked: bool) -> Line {
+        let rest = self.text[at..].trim_start();
+        let at = self.text.len() - rest.len();
+        if rest.starts_with('{') {
+            let how = if is_marked { Named::Marked } else { Named::Plain };
+            return Line::Named { name, body: at, how };
+        }
+        let Some(fenced) = rest.strip_prefix("```") else {
+            return if "```".starts_with(rest) { self.open() } else { Line::Text };
+        };
+        let inside = fenced.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').trim_start();
+        match inside.bytes().next() {
+            None => self.open(),
+            Some(b'{') => {
+                let how = if is_marked { Named::MarkedFenced } else { Named::Fenced };
+                Line::Named { name, body: self.text.len() - inside.len(), how }
+            }
+            Some(_) => Line::Text,
+        }
+    }
+
+    /// `f`, a line break and `Action Input: {…}`, behind `Action:`.
+    fn react(&self, at: usize) -> Line {
+        let rest = self.text[at..].trim_start_matches([' ', '*', '`']);
+        if self.text[at..].trim_start_matches([' ', '*']).starts_with("```") {
+            return Line::Passed(self.text.len() - self.text[at..].trim_start_matches([' ', '*']).len());
+        }
+        if rest.is_empty() {
+            return self.open();
+        }
+        let at = self.text.len() - rest.len();
+        let word = rest.split(Self::is_end).next().unwrap_or_default();
+        let name = (at, at + plain_name(word).len());
+        let behind = rest[word.len()..].trim_start_matches([' ', '*', '`', '\r']);
+        let is_known = self.tools.contains(plain_name(word));
+        let unreadable = || if is_known { Line::Unreadable } else { Line::Text };
+        if word.is_empty() {
+            return Line::Text;
+        }
+        let Some(behind) = behind.strip_prefix('\n') else {
+            return if behind.is_empty() && !self.is_whole { Line::Unclear } else { unreadable() };
+        };
+        let behind = behind.trim_start().trim_start_matches('*');
+        const INPUT: &str = "Action Input:";
+        let Some(input) = behind.strip_prefix(INPUT).or_else(|| behind.strip_prefix("Action input:")) else {
+            return if INPUT.starts_with(behind) && !self.is_whole { Line::Unclear } else { unreadable() };
+        };
+        let input = input.trim_start_matches('*').trim_start();
+        match self.arguments(name, self.text.len() - input.len(), true) {
+            Line::Text => unreadable(),
+            line => line,
+        }
+    }
+
+    /// `functions.f json{…}`, behind `to=`.
+    fn recipient(&self, at: usize) -> Line {
+        let word = self.text[at..].split(char::is_whitespace).next().unwrap_or_default();
+        let end = at + word.len();
+        if word.is_empty() && end < self.text.len() {
+            return Line::Text;
+        }
+        let behind = self.text[end..].trim_start();
+        if behind.is_empty() || "json".starts_with(behind) || "code".starts_with(behind) {
+            return self.open();
+        }
+        let begin = at + (word.len() - word.strip_prefix("functions.").unwrap_or(word).len());
+        let behind = behind.strip_prefix("json").or_else(|| behind.strip_prefix("code")).unwrap_or(behind);
+        self.arguments((begin, end), self.text.len() - behind.len(), true)
     }
 }
 
@@ -102,14 +380,20 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Whether a line closes the fence: as many marks or more, and nothing else.
+    /// Whether a line closes the fence: as many marks or more, and nothing else but the end of the turn.
     pub(super) fn closes(self, line: &str) -> bool {
         let line = line.trim();
+        let line = match line.find('<').map(|place| (place, Mark::read(&line[place..], true))) {
+            Some((place, Begins::Mark(mark))) if mark.kind() == Some(Kind::Turn) => line[..place].trim_end(),
+            _ => line,
+        };
         line.len() >= self.length && line.bytes().all(|byte| byte == self.mark)
     }
 
     /// Whether a line that is not whole may still close it.
     pub(super) fn may_close(self, line: &str) -> bool {
+        let line = line.trim();
+        let line = line.split('<').next().filter(|marks| !marks.is_empty()).unwrap_or(line);
         line.len() < LONGEST_HEAD && line.trim().bytes().all(|byte| byte == self.mark)
     }
 }

@@ -21,17 +21,35 @@
 //! # What is read
 //!
 //! All [`Dialect`]s, whichever was taught, and what models make of them: close tags that are missing, elements in another
-//! order, attributes, a fence or CDATA around JSON, XML entities, Qwen's `<parameter=…>`, GLM's `<arg_key>`. Nothing is
-//! made up: a call that names no tool there is, whose arguments are not JSON or do not fit the tool's schema, is not
-//! carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads
-//! what was wrong, with the tools there are or the right form by example. When that has happened
-//! [`repairs`](PromptTools::repairs) times in a row the text is the answer, without tags.
+//! order, attributes, upper case, a fence or CDATA around JSON, line breaks and tabs in its strings, XML entities or
+//! backslashes before the brackets, `name: f`, `f(a=1)`. The forms that models were trained on are read as well, from the
+//! text of servers that leave them there: those of Llama 3 and 4, Qwen 2.5, 3 and Coder, DeepSeek, Gemma, GPT-OSS, Kimi,
+//! Mistral, Command, Granite, Phi, GLM, MiniMax, Hunyuan, Nemotron, OLMo, LFM2, InternLM, of Claude's and Cline's XML, and
+//! of ReAct. A value without quotes has the type that the tool's schema says.
+//!
+//! Nothing is made up: a call that names no tool there is, whose arguments are not JSON or do not fit the tool's schema, is
+//! not carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads
+//! what was wrong, with the tools there are or the right form by example. So does an answer in which the mark of a call
+//! stands, and no call that can be read. When that has happened [`repairs`](PromptTools::repairs) times in a row the text
+//! is the answer, without tags.
+//!
+//! Nothing runs that was not meant: a call in inline code, in a fence with anything else in it or text behind it, in a
+//! quotation, a comment, an indented block, or in reasoning; one that the sentence before it calls an example, refuses, or
+//! puts into the mouth of another. That judgement reads English and some Korean; it is a courtesy and no protection against
+//! a text that was written to deceive.
+//!
+//! Reasoning in tags of its own, `<think>` and its kin in any brackets, is the [`Reply::reasoning`], and no part of the
+//! answer. Observers see it as [`Delta::Reasoning`]; what stands before a `</think>` without a beginning was shown as text
+//! by then.
 //!
 //! Where each form comes from is linked at [`Dialect`].
 
 mod call;
 mod dialect;
+mod literal;
 mod looks;
+mod mark;
+mod meant;
 mod parser;
 mod refusal;
 mod scan;
@@ -40,6 +58,7 @@ mod template;
 mod tests;
 mod toolset;
 mod transcript;
+mod value;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -187,16 +206,26 @@ impl<P: Provider> PromptTools<P> {
         Ok(self.read(reply?, request, &prepared.tools))
     }
 
-    /// The reply with the calls that stand in its text.
+    /// The reply with the calls and the reasoning that stand in its text.
     fn read(&self, reply: Reply, request: &Request, tools: &Arc<Toolset>) -> Reply {
         let Some(written) = &reply.text else { return reply };
-        let Parsed { text, calls } = Parsed::by(Parser::over(Arc::clone(tools)), written);
+        let Parsed { text, reasoning, calls } = Parser::over(Arc::clone(tools)).read(written);
+        let reasoning = [reply.reasoning.as_deref().unwrap_or_default(), reasoning.trim()];
+        let reasoning: Vec<&str> = reasoning.into_iter().filter(|text| !text.is_empty()).collect();
+        let reasoning = (!reasoning.is_empty()).then(|| reasoning.join("\n\n").into());
+        let written = Arc::clone(written);
+        let reply = Reply { reasoning, ..reply };
         if calls.is_empty() {
             return Reply { text: Some(text.into()), ..reply };
         }
         let is_futile = calls.iter().all(is_malformed);
         if is_futile && malformed_turns(&request.context) >= self.repairs {
-            let cleaned = if text.trim().is_empty() { dialect::without_tags(written) } else { text.trim().to_owned() };
+            let is_unread = calls.iter().any(|call| call.name.is_empty() && call.arguments.is_empty());
+            let cleaned = match text.trim() {
+                "" => dialect::without_tags(&written),
+                text if is_unread => dialect::without_tags(text),
+                text => text.to_owned(),
+            };
             return Reply { text: Some(cleaned.into()), ..reply };
         }
         let stop_reason = match reply.stop_reason {
@@ -259,7 +288,7 @@ impl<P: fmt::Debug> fmt::Debug for PromptTools<P> {
 /// ```
 #[must_use]
 pub fn parse(text: &str, tools: &[ToolSpec]) -> Parsed {
-    Parsed::by(Parser::new(tools), text)
+    Parser::new(tools).read(text)
 }
 
 /// What was read of a text.
@@ -267,16 +296,10 @@ pub fn parse(text: &str, tools: &[ToolSpec]) -> Parsed {
 pub struct Parsed {
     /// What of it is text. Beside calls it does not end in space.
     pub text: String,
+    /// The reasoning that it has in tags of its own, without them; see [`Parser::take_reasoning`].
+    pub reasoning: String,
     /// The calls, in order; see [`Parser::end`].
     pub calls: Vec<ToolCall>,
-}
-
-impl Parsed {
-    fn by(mut parser: Parser, text: &str) -> Self {
-        let mut shown = String::with_capacity(text.len());
-        parser.push(text, &mut shown);
-        Self { calls: parser.end(&mut shown), text: shown }
-    }
 }
 
 /// Shows what a model says while it says it, without its calls.
@@ -291,7 +314,8 @@ impl Showing<'_, '_> {
     fn end(self) {
         if self.is_begun {
             let mut shown = String::new();
-            let calls = self.parser.end(&mut shown);
+            let (calls, reasoning) = self.parser.end_with_reasoning(&mut shown);
+            think(self.growth, reasoning);
             show(self.growth, shown);
             for (index, ToolCall { name, arguments, .. }) in calls.into_iter().enumerate() {
                 self.growth.delta(Delta::ToolCall { index, name, arguments });
@@ -307,6 +331,7 @@ impl Observer for Showing<'_, '_> {
                 self.is_begun = true;
                 let mut shown = String::new();
                 self.parser.push(&piece, &mut shown);
+                think(self.growth, self.parser.take_reasoning());
                 show(self.growth, shown);
             }
             other => self.growth.delta(other),
@@ -321,6 +346,12 @@ impl Observer for Showing<'_, '_> {
 fn show(growth: &mut Growth<'_>, text: String) {
     if !text.is_empty() {
         growth.delta(Delta::Text(text.into()));
+    }
+}
+
+fn think(growth: &mut Growth<'_>, reasoning: String) {
+    if !reasoning.is_empty() {
+        growth.delta(Delta::Reasoning(reasoning.into()));
     }
 }
 

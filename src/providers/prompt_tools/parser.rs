@@ -3,24 +3,32 @@
 //! What may be shown is shown at once: text is held back only while it may still become part of a call. Every byte is
 //! looked at a bounded number of times, and what is held back is bounded. Nothing here waits or fails.
 //!
-//! **What is a call**: `<tool_call>` with elements, with JSON or with `<function=…>` inside; `<function=…>`;
-//! `[TOOL_CALLS]`; and, if nothing but calls surrounds it or precedes it in the answer's last part, a fenced block that
-//! holds nothing but calls or JSON that names a tool, and JSON that is the whole answer and names a tool.
+//! **What is a call**: a [tag](super::mark) of calls, whatever its spelling, with a call inside; `<function=…>`;
+//! `[TOOL_CALLS]`; a message of GPT-OSS to a function; at the beginning of a line the name of a tool with JSON behind it,
+//! an `Action:`, and an element with a tool's name; and, if nothing but calls follows it, JSON or code at the beginning
+//! of a line that names a tool, and a fenced block that holds nothing but calls.
 //!
-//! **What is not**: anything within `<think>`, within code (inline, or in a fence with anything else in it or text
-//! behind it), within a result that the model has made up; a tag that is merely mentioned. After the first call a made-up
-//! result ends the answer: what follows is about something that never happened.
+//! **What is not**: anything within [reasoning](Parser::take_reasoning), within a comment, a quotation or code (inline,
+//! indented, or in a fence with anything else in it or text behind it), within a result that the model has made up; what
+//! the text before it says to be [an example](super::meant) or the words of another; a tag that is merely mentioned. After
+//! the first call a made-up result ends the answer: what follows is about something that never happened.
+//!
+//! An answer without calls that holds the tag of one, and not as a mention, has one call that cannot be read.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::call;
+use super::Parsed;
+use super::call::{self, Bare, Place};
 use super::dialect::Dialect;
 use super::looks::{
-    CALL, Fence, LONGEST_HEAD, Looks, MISTRAL, call_looks, function_looks, json_looks, mistral_arguments,
+    CALL, Fence, LONGEST_HEAD, Line, Looks, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
+    json_looks, line_looks, mistral_arguments,
 };
+use super::mark::{self, Begins, Kind, Mark};
+use super::meant::{LONGEST_LEAD, Lead};
 use super::scan::{End, LONGEST_CALL, Scan};
-use super::toolset::Toolset;
+use super::toolset::{Toolset, escaped, without_entities};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: all calls
@@ -48,12 +56,19 @@ pub struct Parser {
     state: State,
     /// Whether nothing visible stands before `rest` on its line.
     line_is_blank: bool,
+    /// How far the line is indented, and whether it begins as a quotation does.
+    indent: usize,
+    is_quoted: bool,
     /// How many backticks opened the inline code that `rest` is in; 0 outside.
     ticks: usize,
-    /// Space that is shown once something visible follows.
+    /// The last of the text before `rest`.
+    before: String,
+    /// What is shown once something visible follows: space, and what stands around calls.
     blank: String,
     /// Whether anything visible was shown.
     has_text: bool,
+    /// Whether the space before what follows belongs to reasoning.
+    skips_space: bool,
     /// Calls that are calls only if no text follows.
     tentative: Option<Tentative>,
     calls: Vec<ToolCall>,
@@ -61,27 +76,38 @@ pub struct Parser {
     read: usize,
     /// How many calls are malformed, if only the last is counted of those that were written as one.
     malformed: usize,
+    /// Whether a tag of calls was met that is no call.
+    has_marker: bool,
+    /// The reasoning that nobody has taken.
+    reasoning: String,
+    /// How much was shown, and how much of it turned out to be reasoning, in bytes.
+    shown: usize,
+    reasoned: usize,
     /// Whether this reads the inside of a fence, where another one is nothing special.
     is_inside: bool,
     /// How much text a call may have, and all calls together, in bytes.
     pub(super) longest: usize,
 }
 
+#[derive(Clone, Copy)]
 enum State {
     Text,
     /// Up to this text nothing is a call; whether it is shown.
     Until(&'static str, Shown),
+    Reasoning(Closes),
     /// Code in a fence of this many marks.
     Code(Fence),
     /// A fence that may hold calls, from its first mark. The code begins at `body`.
     Held {
         fence: Fence,
         body: usize,
+        holds: Holds,
     },
     Call {
         form: Form,
         body: usize,
         scan: Scan,
+        is_meant: bool,
     },
     /// A call that is too long to be read, or what follows the end.
     Dropped,
@@ -93,60 +119,91 @@ enum Shown {
     No,
 }
 
+/// What closes reasoning.
+#[derive(Clone, Copy)]
+enum Closes {
+    /// The tag that belongs to this one.
+    Tag(Mark),
+    /// A text, in any case.
+    Text(&'static str),
+    /// What ends a message of GPT-OSS; or, without tags, begins the next.
+    Message,
+    Untagged,
+}
+
+/// What a fence says that it holds.
 #[derive(Clone, Copy, PartialEq)]
+enum Holds {
+    Anything,
+    /// Calls.
+    Calls,
+    /// Code that is a call.
+    Code,
+}
+
+#[derive(Clone, Copy)]
 enum Form {
     /// `<tool_call>`
     Tagged,
+    /// Another tag of calls.
+    Block(Mark),
     /// `<function=…>`
     Function,
     /// `[TOOL_CALLS]`, then JSON, or a name and JSON.
     Mistral,
     /// JSON alone.
     Json,
+    /// Code alone.
+    Code,
+    /// A name, at these places, and JSON.
+    Named((usize, usize), Named),
+    /// An element with the name of a tool, which ends at this place.
+    Element(usize),
+    /// Tags that are written with entities or backslashes, and how the last one is.
+    Escaped(&'static str),
 }
 
 struct Tentative {
     written: String,
     calls: Vec<ToolCall>,
+    /// Whether a fence is among them.
+    is_fenced: bool,
 }
 
 /// How many calls of one answer are told to be malformed. What follows them is not read.
 const MOST_MALFORMED: usize = 32;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
-
-/// What a `<` may begin.
-const TAGS: [(&str, Opens); 17] = [
-    ("<tool_call>", Opens::Call),
-    ("<tool_call ", Opens::Call),
-    ("<tool_call\n", Opens::Call),
-    ("<tool_calls>", Opens::Wrapper),
-    ("</tool_calls>", Opens::Stray),
-    ("</tool_call>", Opens::Stray),
-    ("<function=", Opens::Function),
-    ("</function>", Opens::Stray),
-    ("<|python_tag|>", Opens::Wrapper),
-    ("<think>", Opens::Reasoning("</think>")),
-    ("<thinking>", Opens::Reasoning("</thinking>")),
-    ("<reasoning>", Opens::Reasoning("</reasoning>")),
-    ("</think>", Opens::ReasoningEnd),
-    ("</thinking>", Opens::ReasoningEnd),
-    ("</reasoning>", Opens::ReasoningEnd),
-    ("<tool_result", Opens::Result("</tool_result>")),
-    ("<tool_response", Opens::Result("</tool_response>")),
+/// The words of tags that are read when they are escaped, and how they close.
+const ESCAPED: [(&str, &str, &str); 5] = [
+    ("tool_call", "&lt;/tool_call&gt;", "\\</tool_call\\>"),
+    ("tool_calls", "&lt;/tool_calls&gt;", "\\</tool_calls\\>"),
+    ("function_call", "&lt;/function_call&gt;", "\\</function_call\\>"),
+    ("function_calls", "&lt;/function_calls&gt;", "\\</function_calls\\>"),
+    ("invoke", "&lt;/invoke&gt;", "\\</invoke\\>"),
 ];
+/// Brackets around reasoning, in lower case.
+const BRACKETS: [(&str, &str); 6] = [
+    ("[think]", "[/think]"),
+    ("[thinking]", "[/thinking]"),
+    ("[reasoning]", "[/reasoning]"),
+    ("[thought]", "[/thought]"),
+    ("◁think▷", "◁/think▷"),
+    ("◁thinking▷", "◁/thinking▷"),
+];
+/// How LM Studio has calls written.
+const REQUEST: &str = "[TOOL_REQUEST]";
+/// The ends of blocks in brackets.
+const STRAYS: [&str; 4] = ["[END_TOOL_REQUEST]", "[/TOOL_REQUEST]", "[/TOOL_CALLS]", "[/TOOL_CALL]"];
 
-#[derive(Clone, Copy)]
-enum Opens {
-    Call,
-    Function,
-    /// Something around calls, or before them.
-    Wrapper,
-    /// An end that belongs to a call before it.
-    Stray,
-    Reasoning(&'static str),
-    ReasoningEnd,
-    Result(&'static str),
+/// Whether what follows is a call.
+#[derive(Clone, Copy, PartialEq)]
+enum Is {
+    Meant,
+    /// It is an example, or a quotation.
+    Quoted,
+    /// It stands in inline code.
+    InCode,
 }
 
 impl Parser {
@@ -163,16 +220,29 @@ impl Parser {
             seen: 0,
             state: State::Text,
             line_is_blank: true,
+            indent: 0,
+            is_quoted: false,
             ticks: 0,
+            before: String::new(),
             blank: String::new(),
             has_text: false,
+            skips_space: false,
             tentative: None,
             calls: Vec::new(),
             read: 0,
             malformed: 0,
+            has_marker: false,
+            reasoning: String::new(),
+            shown: 0,
+            reasoned: 0,
             is_inside: false,
             longest: LONGEST_CALL,
         }
+    }
+
+    /// The same for the inside of something that was read with it.
+    fn inside(&self) -> Self {
+        Self { is_inside: true, longest: self.longest, ..Self::over(Arc::clone(&self.tools)) }
     }
 
     /// Takes in more text; what of the answer may be shown now is added to `shown`.
@@ -185,20 +255,52 @@ impl Parser {
         }
     }
 
+    /// The reasoning that the text had in tags of its own since it was taken last, without the tags. It is never shown.
+    pub fn take_reasoning(&mut self) -> String {
+        std::mem::take(&mut self.reasoning)
+    }
+
     /// The calls, when there is no more text. What was held back and is text is added to `shown`.
     ///
     /// A call that cannot be carried out says why in [`ToolCall::malformed`]: no tool has that name, its arguments are not
-    /// JSON, or they do not fit the tool's schema.
+    /// JSON, or they do not fit the tool's schema. A call without a name is one that cannot be read.
     pub fn end(mut self, shown: &mut String) -> Vec<ToolCall> {
+        self.finish(shown);
+        self.calls
+    }
+
+    /// The same, with the reasoning that was not taken.
+    pub(super) fn end_with_reasoning(mut self, shown: &mut String) -> (Vec<ToolCall>, String) {
+        self.finish(shown);
+        (self.calls, self.reasoning)
+    }
+
+    /// Reads a text that is complete.
+    pub(super) fn read(mut self, text: &str) -> Parsed {
+        let mut shown = String::with_capacity(text.len());
+        self.push(text, &mut shown);
+        self.finish(&mut shown);
+        let mut reasoning = shown[..self.reasoned].to_owned();
+        reasoning.push_str(&self.reasoning);
+        if self.reasoned > 0 {
+            shown = shown.split_off(self.reasoned);
+        }
+        Parsed { text: shown, reasoning, calls: self.calls }
+    }
+
+    fn finish(&mut self, shown: &mut String) {
         self.advance(true, shown);
         self.commit();
+        if self.calls.is_empty() && self.has_marker {
+            self.calls.push(self.tools.unreadable("the text has the mark of a call, but no call that can be read", ""));
+        }
         if self.calls.is_empty() {
-            shown.push_str(&self.blank);
+            let blank = std::mem::take(&mut self.blank);
+            self.emit(&blank, shown);
         }
         for (nth, call) in self.calls.iter_mut().enumerate() {
             call.id = format!("call_{nth}").into();
         }
-        self.calls
     }
 
     fn advance(&mut self, is_whole: bool, shown: &mut String) {
@@ -223,26 +325,100 @@ impl Parser {
         match self.state {
             State::Text => self.text(rest, is_whole, shown),
             State::Until(end, how) => Some(self.until(rest, end, how, is_whole, shown)).filter(|taken| *taken > 0),
+            State::Reasoning(closes) => Some(self.reason(rest, closes, is_whole)).filter(|taken| *taken > 0),
             State::Code(fence) => self.code(fence, rest, is_whole, shown),
-            State::Held { fence, body } => self.held(fence, body, rest, is_whole, shown),
-            State::Call { form, body, .. } => self.call(form, body, rest, is_whole, shown),
+            State::Held { fence, body, holds } => self.held(fence, body, holds, rest, is_whole, shown),
+            State::Call { form, body, is_meant, .. } => self.call(form, body, is_meant, rest, is_whole, shown),
             State::Dropped => Some(rest.len()),
         }
     }
 
     fn text(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let plain = rest.bytes().position(|byte| SPECIAL[usize::from(byte)]).unwrap_or(rest.len());
+        if self.skips_space {
+            let space = rest.len() - rest.trim_start().len();
+            self.skips_space = space == rest.len();
+            if space > 0 {
+                self.remember(&rest[..space]);
+                return Some(space);
+            }
+        }
+        let byte = rest.as_bytes()[0];
+        if self.line_is_blank && self.ticks == 0 && !self.is_inside && self.tools.leads(byte) {
+            match self.line(rest, is_whole) {
+                Step::Taken(length) => return Some(length),
+                Step::Wait => return None,
+                Step::Text => {}
+            }
+        }
+        let plain = self.plain(rest, is_whole);
         if plain > 0 {
             return Some(self.show(rest, plain, shown));
         }
-        let is_code = self.ticks > 0;
-        match rest.as_bytes()[0] {
+        if let Some(step) = self.separator(rest, is_whole) {
+            return step;
+        }
+        match byte {
             b'`' | b'~' if !self.is_inside => self.marks(rest, is_whole, shown),
-            b'<' if !is_code => self.tag(rest, is_whole, shown),
-            b'[' if !is_code && rest.starts_with(MISTRAL) => self.mistral(rest, is_whole, shown),
-            b'[' if !is_code && MISTRAL.starts_with(rest) && !is_whole => None,
-            b'{' | b'[' if !self.has_text => self.json(rest, is_whole, shown),
+            b'<' => self.tag(rest, is_whole, shown),
+            b'[' => self.bracket(rest, is_whole, shown),
+            b'{' => self.json(rest, is_whole, shown),
+            b'&' | b'\\' => self.escaped(rest, is_whole, shown),
+            0xE2 => self.thought_in_brackets(rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
+        }
+    }
+
+    /// How much of a text is nothing but text.
+    fn plain(&self, rest: &str, is_whole: bool) -> usize {
+        let bytes = rest.as_bytes();
+        let space =
+            |at: usize| bytes[at..].iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(bytes.len() - at);
+        let mut at = if self.line_is_blank { space(0) } else { 0 };
+        if at > 0 && bytes.get(at).is_some_and(|byte| self.tools.leads(*byte)) {
+            return at;
+        }
+        loop {
+            at += bytes[at..].iter().position(|byte| STOPS[usize::from(*byte)]).unwrap_or(bytes.len() - at);
+            let next = bytes.get(at + 1);
+            let is_plain = match bytes.get(at) {
+                None => return at,
+                Some(b'\n') => {
+                    at += space(at);
+                    if bytes.get(at).is_some_and(|byte| self.tools.leads(*byte)) {
+                        return at;
+                    }
+                    continue;
+                }
+                Some(b'&') => next.map_or(is_whole, |next| *next != b'l'),
+                Some(b'\\') => next.map_or(is_whole, |next| *next != b'<'),
+                Some(0xE2) => bytes[at + 1..at + 3] != [0x97, 0x81],
+                Some(b',' | b';') => at > 0 || self.tentative.is_none(),
+                Some(_) => false,
+            };
+            if !is_plain {
+                return at;
+            }
+            at += 1;
+        }
+    }
+
+    /// A `,` or `;` between calls that are calls if no text follows.
+    fn separator(&mut self, rest: &str, is_whole: bool) -> Option<Option<usize>> {
+        if !rest.starts_with([',', ';']) || self.tentative.is_none() {
+            return None;
+        }
+        match head(&rest[1..]).trim_start().bytes().next() {
+            Some(b'{' | b'[' | b'<') => {
+                self.blank.push_str(&rest[..1]);
+                self.line_is_blank = true;
+                Some(Some(1))
+            }
+            None if is_whole => {
+                self.blank.push_str(&rest[..1]);
+                Some(Some(1))
+            }
+            None if rest.len() < LONGEST_HEAD => Some(None),
+            _ => None,
         }
     }
 
@@ -251,161 +427,644 @@ impl Parser {
         let text = &rest[..length];
         let visible = text.trim_end();
         if !visible.is_empty() {
-            if let Some(tentative) = self.tentative.take() {
-                shown.push_str(&tentative.written);
-            }
-            shown.push_str(&self.blank);
+            self.settle(text, shown);
+            let blank = std::mem::take(&mut self.blank);
+            self.emit(&blank, shown);
+            self.blank = blank;
             self.blank.clear();
-            shown.push_str(visible);
+            self.emit(visible, shown);
             self.has_text = true;
         }
         self.blank.push_str(&text[visible.len()..]);
         while self.blank.len() > PIECE && self.tentative.is_none() {
-            shown.extend(self.blank.drain(..self.blank.floor_char_boundary(PIECE)));
+            let now: String = self.blank.drain(..self.blank.floor_char_boundary(PIECE)).collect();
+            self.emit(&now, shown);
         }
-        match text.rfind('\n') {
-            Some(end) => {
-                self.ticks = 0;
-                self.line_is_blank = text[end..].trim().is_empty();
-            }
-            None => self.line_is_blank &= visible.is_empty(),
-        }
+        self.remember(text);
         length
     }
 
-    /// A `<` outside of code.
-    fn tag(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        // Most that looks like a tag is none, and is seen to be by its second byte.
-        if rest.as_bytes().get(1).is_some_and(|byte| !b"t/f|r".contains(byte)) {
-            return Some(self.show(rest, 1, shown));
-        }
-        let Some((tag, opens)) = TAGS.into_iter().find(|(tag, _)| rest.starts_with(tag)) else {
-            let may_be = !is_whole && TAGS.iter().any(|(tag, _)| tag.starts_with(rest));
-            return if may_be { None } else { Some(self.show(rest, 1, shown)) };
+    /// Notes what stands before what follows.
+    fn remember(&mut self, text: &str) {
+        let line = match text.rfind('\n') {
+            Some(end) => {
+                (self.ticks, self.indent, self.line_is_blank, self.is_quoted) = (0, 0, true, false);
+                &text[end + 1..]
+            }
+            None => text,
         };
-        let has_calls = !self.calls.is_empty() || self.tentative.is_some();
-        match opens {
-            Opens::Call | Opens::Function => self.opening(rest, opens, is_whole, shown),
-            Opens::Stray if has_calls => Some(tag.len()),
-            Opens::Wrapper => {
-                let inner = head(&rest[tag.len()..]).trim_start();
-                let is_around = inner.starts_with(CALL) || inner.starts_with('{') || inner.starts_with('[');
-                match is_around {
-                    true => Some(tag.len()),
-                    false if !is_whole && CALL.starts_with(inner) && rest.len() - tag.len() < LONGEST_HEAD => None,
-                    false => Some(self.show(rest, 1, shown)),
+        if self.line_is_blank {
+            let visible = line.trim_start();
+            let width = |c: char| if c == '\t' { 4 } else { 1 };
+            self.indent += line[..line.len() - visible.len()].chars().map(width).sum::<usize>();
+            self.line_is_blank = visible.is_empty();
+            self.is_quoted = visible.starts_with('>');
+        }
+        if text.len() >= LONGEST_LEAD {
+            self.before.clear();
+        } else if self.before.len() > 8 * LONGEST_LEAD {
+            self.before.drain(..self.before.ceil_char_boundary(self.before.len() - LONGEST_LEAD));
+        }
+        self.before.push_str(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_LEAD))..]);
+    }
+
+    fn emit(&mut self, text: &str, shown: &mut String) {
+        shown.push_str(text);
+        self.shown += text.len();
+    }
+
+    /// Text follows what was taken for calls. In a fence, or on their line, they are part of it; else they are calls that
+    /// may have been meant.
+    fn settle(&mut self, text: &str, shown: &mut String) {
+        let Some(Tentative { written, calls, is_fenced }) = self.tentative.take() else { return };
+        let space = &text[..text.len() - text.trim_start().len()];
+        if is_fenced || !self.blank.contains('\n') && !space.contains('\n') {
+            self.emit(&written, shown);
+            return;
+        }
+        let reason = "not carried out, because text follows it. If it is meant, write it again, and nothing behind it";
+        let told = |call: ToolCall| ToolCall { malformed: call.malformed.or_else(|| Some(reason.into())), ..call };
+        self.calls.extend(calls.into_iter().map(told));
+    }
+
+    /// Whether a call that begins here is meant; `None` if that takes more text.
+    fn is_meant(&self, rest: &str, is_whole: bool) -> Option<Is> {
+        if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
+            return Some(Is::InCode);
+        }
+        Some(if self.lead().is_meant() { Is::Meant } else { Is::Quoted })
+    }
+
+    fn lead(&self) -> Lead<'_> {
+        let begin = self.before.ceil_char_boundary(self.before.len().saturating_sub(LONGEST_LEAD));
+        let indent = if self.is_inside { 0 } else { self.indent };
+        Lead { before: &self.before[begin..], indent, is_quoted: self.is_quoted }
+    }
+
+    /// Whether the inline code that was opened on this line is closed on it.
+    fn is_in_code(&self, rest: &str, is_whole: bool) -> Option<bool> {
+        let head = head(rest).as_bytes();
+        let mut at = 0;
+        while at < head.len() {
+            match head[at] {
+                b'\n' => return Some(false),
+                b'`' => {
+                    let length = head[at..].iter().take_while(|byte| **byte == b'`').count();
+                    at += length;
+                    if at == head.len() && !is_whole && rest.len() < LONGEST_HEAD {
+                        return None;
+                    }
+                    if length == self.ticks {
+                        return Some(true);
+                    }
                 }
+                _ => at += 1,
             }
-            Opens::Stray => Some(self.show(rest, 1, shown)),
-            Opens::Reasoning(end) => {
-                self.state = State::Until(end, Shown::Yes);
-                Some(self.show(rest, tag.len(), shown))
-            }
-            // What came before was reasoning all along.
-            Opens::ReasoningEnd => {
-                self.calls.clear();
-                self.tentative = None;
-                Some(self.show(rest, tag.len(), shown))
-            }
-            Opens::Result(_) if has_calls => {
-                self.commit();
-                self.state = State::Dropped;
-                Some(rest.len())
-            }
-            Opens::Result(end) => {
-                self.state = State::Until(end, Shown::Yes);
-                Some(self.show(rest, tag.len(), shown))
-            }
+        }
+        match rest.len() < LONGEST_HEAD {
+            true if !is_whole => None,
+            is_short => Some(!is_short),
         }
     }
 
-    /// An opening tag of a call: it is one if what follows looks like one, and else merely mentioned.
-    fn opening(&mut self, rest: &str, opens: Opens, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let is_final = is_whole || head(rest).len() < rest.len();
-        let found = head(rest).bytes().skip(self.seen.max(1)).position(|byte| matches!(byte, b'<' | b'>'));
-        let end = match found.map(|place| self.seen.max(1) + place) {
-            Some(end) if rest.as_bytes()[end] == b'>' => end + 1,
-            Some(_) => return Some(self.show(rest, 1, shown)),
-            None if is_final => return Some(self.show(rest, 1, shown)),
-            None => {
-                self.seen = rest.len();
+    /// Shows one byte of what may have been meant as a call.
+    fn mention(&mut self, rest: &str, tag: usize, shown: &mut String) -> usize {
+        let before = self.lead();
+        let is_own = self.line_is_blank || before.before.trim_end().ends_with(':');
+        let follows = rest[tag..].bytes().next();
+        let is_glued = follows
+            .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
+        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && before.is_meant();
+        self.show(rest, 1, shown)
+    }
+
+    /// What begins a line, and is a call by that.
+    fn line(&mut self, rest: &str, is_whole: bool) -> Step {
+        let (form, body) = match line_looks(rest, &self.tools, is_whole) {
+            Line::Unclear => return Step::Wait,
+            Line::Text => return Step::Text,
+            Line::Result if self.has_calls() => {
+                self.commit();
+                self.state = State::Dropped;
+                return Step::Taken(rest.len());
+            }
+            Line::Result => return Step::Text,
+            Line::Unreadable => {
+                self.has_marker |= self.lead().is_meant();
+                return Step::Text;
+            }
+            Line::Thought(length) if !self.has_text && self.calls.is_empty() => {
+                self.state = State::Reasoning(Closes::Untagged);
+                return Step::Taken(length);
+            }
+            Line::Thought(_) => return Step::Text,
+            Line::Passed(length) => {
+                self.blank.push_str(&rest[..length]);
+                return Step::Taken(length);
+            }
+            Line::Named { name, body, how } => (Form::Named(name, how), body),
+            Line::Code { body } => (Form::Code, body),
+        };
+        if !self.lead().is_meant() {
+            return Step::Text;
+        }
+        let scan = Scan::from(body);
+        let scan = if matches!(form, Form::Code) { scan.of_code() } else { scan };
+        self.state = State::Call { form, body, scan, is_meant: true };
+        Step::Taken(0)
+    }
+
+    fn has_calls(&self) -> bool {
+        !self.calls.is_empty() || self.tentative.is_some()
+    }
+
+    /// A `<`.
+    fn tag(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        const COMMENT: &str = "<!--";
+        if rest.as_bytes().get(1).is_some_and(|byte| *byte == b'!') {
+            if self.ticks == 0 && rest.starts_with(COMMENT) {
+                self.state = State::Until("-->", Shown::Yes);
+                return Some(self.show(rest, COMMENT.len(), shown));
+            }
+            let may_be = self.ticks == 0 && COMMENT.starts_with(rest) && !is_whole;
+            return if may_be { None } else { Some(self.show(rest, 1, shown)) };
+        }
+        let mark = match Mark::read(rest, is_whole) {
+            Begins::Mark(mark) => mark,
+            Begins::Unclear if mark::may_begin(rest) || self.line_is_blank && self.tools.begins(&rest[1..]) => {
                 return None;
             }
+            _ => return Some(self.show(rest, 1, shown)),
         };
+        if let ("s", Some(end), true) = (mark.word(), mark.end, mark.is_closing) {
+            // It ends a turn, or text that is struck out.
+            return match rest[end..].trim_start().bytes().next() {
+                None if is_whole => Some(end),
+                None if rest.len() < LONGEST_HEAD => None,
+                _ => Some(self.show(rest, 1, shown)),
+            };
+        }
+        let element = &rest[1..mark.named];
+        let kind = match mark.kind() {
+            Some(kind) => kind,
+            None if self.line_is_blank && mark.end.is_some() && self.tools.contains(element) => {
+                return self.element(mark, rest, is_whole, shown);
+            }
+            None => return Some(self.show(rest, 1, shown)),
+        };
+        let is = self.is_meant(rest, is_whole)?;
+        if is == Is::InCode {
+            return Some(self.show(rest, 1, shown));
+        }
+        self.ticks = 0;
+        match (kind, mark.end) {
+            (Kind::Function, _) => self.function(mark, is, rest, is_whole, shown),
+            (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, is, rest, is_whole, shown),
+            (Kind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
+            (Kind::Unread, Some(end)) => Some(self.mention(rest, end, shown)),
+            (Kind::Turn, Some(end)) => Some(end),
+            (Kind::Stray, Some(end)) if self.has_calls() => Some(end),
+            (Kind::Reasoning, Some(end)) => {
+                self.think(Closes::Tag(mark));
+                Some(end)
+            }
+            (Kind::ReasoningEnd, Some(end)) => {
+                self.was_reasoning();
+                Some(end)
+            }
+            (Kind::Result, Some(end)) => Some(self.result(mark, end, rest, shown)),
+            (Kind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
+            _ => Some(self.show(rest, 1, shown)),
+        }
+    }
+
+    fn think(&mut self, closes: Closes) {
+        if !self.reasoning.is_empty() && !self.reasoning.ends_with('\n') {
+            self.reasoning.push('\n');
+        }
+        self.state = State::Reasoning(closes);
+    }
+
+    /// What came before was reasoning all along.
+    fn was_reasoning(&mut self) {
+        self.calls.clear();
+        self.tentative = None;
+        self.blank.clear();
+        self.before.clear();
+        self.has_marker = false;
+        self.has_text = false;
+        self.line_is_blank = true;
+        self.skips_space = true;
+        self.reasoned = self.shown;
+    }
+
+    /// A result, which only a model can have made up.
+    fn result(&mut self, mark: Mark, end: usize, rest: &str, shown: &mut String) -> usize {
+        if self.has_calls() {
+            self.commit();
+            self.state = State::Dropped;
+            return rest.len();
+        }
+        let close = match mark.word() {
+            "tool_result" => "</tool_result>",
+            "tool_results" => "</tool_results>",
+            "function_results" => "</function_results>",
+            "tool_output" => "</tool_output>",
+            _ => "</tool_response>",
+        };
+        self.state = State::Until(close, Shown::Yes);
+        self.show(rest, end, shown)
+    }
+
+    /// What Llama writes before code. Only calls are taken for what it is before.
+    fn python(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let inside = head(&rest[end..]).trim_start();
+        let looks = match inside.bytes().next() {
+            Some(b'{' | b'[') => Looks::LikeACall,
+            Some(b'<') => Looks::LikeACall,
+            None => Looks::Unclear,
+            Some(_) => match line_looks(inside, &self.tools, is_whole) {
+                Line::Unclear => Looks::Unclear,
+                Line::Text | Line::Unreadable => Looks::LikeText,
+                _ => Looks::LikeACall,
+            },
+        };
+        match looks {
+            Looks::LikeACall => {
+                self.line_is_blank = true;
+                Some(end)
+            }
+            Looks::Unclear if !is_whole && rest.len() - end < LONGEST_HEAD => None,
+            _ => Some(self.show(rest, 1, shown)),
+        }
+    }
+
+    /// The head of a message of GPT-OSS: reasoning, a call, or text. Or a channel of Gemma.
+    fn channel(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        const MESSAGE: &str = "<|message|>";
+        const THOUGHT: &str = "<|channel>thought";
+        if rest.starts_with(THOUGHT) {
+            self.think(Closes::Text("<channel|>"));
+            return Some(THOUGHT.len());
+        }
+        if rest.starts_with("<|channel>") {
+            return if THOUGHT.starts_with(rest) && !is_whole { None } else { Some(end) };
+        }
+        let Some(place) = head(rest).find(MESSAGE) else {
+            return if is_whole || rest.len() >= LONGEST_HEAD { Some(self.show(rest, 1, shown)) } else { None };
+        };
+        let (header, body) = (&rest[end..place], place + MESSAGE.len());
+        if let Some(to) = header.find("to=") {
+            let begin = end + to + "to=".len();
+            let name = rest[begin..place].split(|c: char| c.is_whitespace() || c == '<').next().unwrap_or_default();
+            let begin = begin + (name.len() - name.strip_prefix("functions.").unwrap_or(name).len());
+            let name = (begin, begin + name.strip_prefix("functions.").unwrap_or(name).len());
+            let inside = rest[body..].trim_start();
+            let body = rest.len() - inside.len();
+            return match inside.bytes().next() {
+                Some(b'{') => {
+                    self.commit();
+                    let form = Form::Named(name, Named::Marked);
+                    self.state = State::Call { form, body, scan: Scan::from(body), is_meant: true };
+                    Some(0)
+                }
+                None if !is_whole && rest.len() < 2 * LONGEST_HEAD => None,
+                _ => {
+                    self.has_marker = true;
+                    Some(body)
+                }
+            };
+        }
+        match header.contains("analysis") {
+            true => self.think(Closes::Message),
+            false => self.skips_space = !self.has_text,
+        }
+        Some(body)
+    }
+
+    /// An opening tag of calls: it is one if what follows looks like one, and else merely mentioned.
+    fn opening(
+        &mut self,
+        mark: Mark,
+        kind: Kind,
+        is: Is,
+        rest: &str,
+        is_whole: bool,
+        shown: &mut String,
+    ) -> Option<usize> {
+        let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
+            if is == Is::Quoted {
+                return Some(self.show(rest, end, shown));
+            }
             self.commit();
             let arguments = call::attribute(tag, "arguments").unwrap_or_default();
             self.calls.push(self.tools.judge(&name, &arguments));
             return Some(end);
         }
-        let form = if matches!(opens, Opens::Call) { Form::Tagged } else { Form::Function };
-        let looks = match form {
-            Form::Function => function_looks(inside, is_whole),
+        let is_final = is_whole || rest.len() - end >= LONGEST_HEAD;
+        if inside.is_empty() && !is_final {
+            return None;
+        }
+        // A tag around the tags of calls. What the taught tag holds is a call.
+        let is_around = kind == Kind::Wrapper || rest[1..mark.named].contains(':');
+        if kind != Kind::Block && inside.starts_with('<') && is == Is::Meant {
+            match Mark::read(inside, is_final) {
+                Begins::Unclear if mark::may_begin(inside) => return None,
+                Begins::Mark(inner) if is_opening(&inner) && (is_around || inner.kind() == Some(Kind::Call)) => {
+                    return Some(end);
+                }
+                _ => {}
+            }
+        }
+        let looks = match kind {
             _ if call::attribute(tag, "name").is_some() => Looks::LikeACall,
-            _ => call_looks(inside, &self.tools, is_whole),
+            Kind::Call => call_looks(inside, &self.tools, is_whole),
+            _ => block_looks(inside, &self.tools, is_whole),
         };
         match looks {
             Looks::LikeACall => {
-                self.commit();
-                self.state = State::Call { form, body: end, scan: Scan::from(end) };
-                self.call(form, end, rest, is_whole, shown)
+                let is_plain = kind == Kind::Call && rest.starts_with(CALL);
+                let form = if is_plain { Form::Tagged } else { Form::Block(mark) };
+                let is_json = inside.starts_with(['{', '[']);
+                let scan = Scan::from(end).of_json(is_json);
+                let scan = if is_json { scan } else { scan.of_code() };
+                let scan = if is_plain { Scan::from(end) } else { scan };
+                self.begin(form, end, scan, is)
             }
-            Looks::Unclear if rest.len() - end < LONGEST_HEAD && !is_whole => {
-                // The tag itself is not looked for again.
-                self.seen = end - 1;
-                None
+            Looks::Unclear if !is_final => None,
+            _ => Some(self.mention(rest, end, shown)),
+        }
+    }
+
+    /// `<function=…`
+    fn function(&mut self, mark: Mark, is: Is, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let head = head(rest);
+        let begin = mark.named + 1;
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(' | '<');
+        let end = match head[begin.min(head.len())..].find(is_end) {
+            Some(length) => begin + length,
+            None if is_whole || rest.len() >= LONGEST_HEAD => return Some(self.show(rest, 1, shown)),
+            None => return None,
+        };
+        match function_looks(&head[end..], is_whole) {
+            Looks::LikeACall if !rest[..end].ends_with('=') => {
+                let body = if rest[end..].starts_with('>') { end + 1 } else { end };
+                self.begin(Form::Function, body, Scan::from(body), is)
             }
+            Looks::Unclear if !is_whole && rest.len() < LONGEST_HEAD => None,
+            _ => Some(self.mention(rest, end + usize::from(rest[end..].starts_with('>')), shown)),
+        }
+    }
+
+    fn begin(&mut self, form: Form, body: usize, scan: Scan, is: Is) -> Option<usize> {
+        let is_meant = is == Is::Meant;
+        if is_meant {
+            self.commit();
+        }
+        self.state = State::Call { form, body, scan, is_meant };
+        Some(0)
+    }
+
+    /// An element at the beginning of a line that has the name of a tool: a call, if it holds elements or nothing.
+    fn element(&mut self, mark: Mark, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let end = mark.end?;
+        let inside = head(&rest[end..]).trim_start();
+        let name = &rest[1..mark.named];
+        let is_plain = end == mark.named + 1 && !mark.is_closing;
+        let may_close = format!("</{name}>");
+        let looks = match inside.bytes().next() {
+            _ if !is_plain => Looks::LikeText,
+            None => Looks::Unclear,
+            Some(b'<') if inside.starts_with(&may_close) => Looks::LikeACall,
+            Some(b'<') => {
+                let key = inside[1..].split(['>', '<', ' ', '\n']).next().unwrap_or_default();
+                let is_key = self.tools.parameters(name).is_some_and(|schema| !schema["properties"][key].is_null());
+                match key.len() + 1 < inside.len() {
+                    true if is_key && inside[1 + key.len()..].starts_with('>') => Looks::LikeACall,
+                    true => Looks::LikeText,
+                    false => Looks::Unclear,
+                }
+            }
+            Some(_) => Looks::LikeText,
+        };
+        match looks {
+            Looks::LikeACall => {
+                let is = self.is_meant(rest, is_whole)?;
+                self.begin(Form::Element(mark.named), end, Scan::from(end), is)
+            }
+            Looks::Unclear if !is_whole && rest.len() - end < LONGEST_HEAD => None,
             _ => Some(self.show(rest, 1, shown)),
         }
     }
 
-    fn mistral(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        match mistral_arguments(rest, is_whole) {
-            Ok(body) => {
-                self.commit();
-                self.state = State::Call { form: Form::Mistral, body, scan: Scan::from(body) };
-                self.call(Form::Mistral, body, rest, is_whole, shown)
+    /// A `[`.
+    fn bracket(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let may_be = |word: &str| !is_whole && word.len() > rest.len() && word.starts_with(rest);
+        if rest.as_bytes().get(1).is_some_and(|byte| matches!(byte, b'T' | b't' | b'/' | b'r' | b'R' | b'E')) {
+            if let Some(step) = self.thought_in_brackets_if_any(rest, is_whole) {
+                return step;
             }
-            Err(Looks::Unclear) if !is_whole => None,
-            Err(_) => Some(self.show(rest, 1, shown)),
+            if let Some(stray) = STRAYS.iter().find(|stray| rest.starts_with(**stray)).filter(|_| self.has_calls()) {
+                return Some(stray.len());
+            }
+            if may_be(MISTRAL) || may_be(REQUEST) || STRAYS.iter().any(|stray| may_be(stray)) {
+                return None;
+            }
+            if rest.starts_with(REQUEST) && self.is_meant(rest, is_whole)? == Is::Meant {
+                self.line_is_blank = true;
+                self.has_marker = true;
+                return Some(REQUEST.len());
+            }
+            if rest.starts_with(MISTRAL) {
+                return self.mistral(rest, is_whole, shown);
+            }
+        } else if rest.len() == 1 && !is_whole {
+            return None;
+        }
+        if !self.stands_alone() {
+            return Some(self.show(rest, 1, shown));
+        }
+        match code_looks(head(rest), &self.tools, is_whole) {
+            Looks::LikeACall if self.lead().is_meant() => {
+                self.begin(Form::Code, 0, Scan::from(0).of_code(), Is::Quoted);
+                self.state = State::Call { form: Form::Code, body: 0, scan: Scan::from(0).of_code(), is_meant: true };
+                Some(0)
+            }
+            Looks::Unclear if rest.len() < LONGEST_HEAD => None,
+            _ => self.json(rest, is_whole, shown),
         }
     }
 
-    /// JSON where no text stands before it.
+    /// Whether JSON or code may stand here for a call: where a line begins, or behind a colon.
+    fn stands_alone(&self) -> bool {
+        self.ticks == 0 && (self.line_is_blank || !self.is_inside && self.before.trim_end().ends_with(':'))
+    }
+
+    fn mistral(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let is = self.is_meant(rest, is_whole)?;
+        if is == Is::InCode {
+            return Some(self.show(rest, 1, shown));
+        }
+        match mistral_arguments(rest, is_whole) {
+            Ok(body) => self.begin(Form::Mistral, body, Scan::from(body), is),
+            Err(Looks::Unclear) if !is_whole => None,
+            Err(_) => Some(self.mention(rest, MISTRAL.len(), shown)),
+        }
+    }
+
+    /// JSON where no text stands before it on its line.
     fn json(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        if !self.stands_alone() || !self.lead().is_meant() {
+            return Some(self.show(rest, 1, shown));
+        }
         match json_looks(head(rest), is_whole) {
             Looks::LikeACall => {
-                self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0) };
-                self.call(Form::Json, 0, rest, is_whole, shown)
+                self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0), is_meant: true };
+                Some(0)
             }
             Looks::Unclear if rest.len() < LONGEST_HEAD => None,
             _ => Some(self.show(rest, 1, shown)),
         }
     }
 
+    /// A tag that is written with entities, or with a backslash before its brackets.
+    fn escaped(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        const LONGEST: usize = 48;
+        let is_entity = rest.starts_with('&');
+        let open = if is_entity { "&lt;" } else { "\\<" };
+        let Some(behind) = rest.strip_prefix(open) else {
+            let may_be = open.starts_with(rest) && !is_whole;
+            return if may_be { None } else { Some(self.show(rest, 1, shown)) };
+        };
+        let word =
+            behind.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '\\').next().unwrap_or_default();
+        let plain = word.replace('\\', "");
+        if word.len() == behind.len()
+            && !is_whole
+            && word.len() < LONGEST
+            && ESCAPED.iter().any(|known| known.0.starts_with(&*plain))
+        {
+            return None;
+        }
+        let Some((_, entity, backslash)) = ESCAPED.iter().find(|known| known.0 == plain) else {
+            return Some(self.show(rest, 1, shown));
+        };
+        let is = self.is_meant(rest, is_whole)?;
+        if is == Is::InCode {
+            return Some(self.show(rest, 1, shown));
+        }
+        let close = if is_entity { entity } else { backslash };
+        self.begin(Form::Escaped(close), 0, Scan::from(0), is)
+    }
+
+    /// Reasoning in brackets of another kind, or text.
+    fn thought_in_brackets(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        match self.thought_in_brackets_if_any(rest, is_whole) {
+            Some(step) => step,
+            None => {
+                let first = rest.chars().next().map_or(1, char::len_utf8);
+                Some(self.show(rest, first, shown))
+            }
+        }
+    }
+
+    fn thought_in_brackets_if_any(&mut self, rest: &str, is_whole: bool) -> Option<Option<usize>> {
+        if self.ticks > 0 {
+            return None;
+        }
+        let begins = |word: &str| rest.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
+        if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| begins(open)) {
+            self.think(Closes::Text(close));
+            return Some(Some(open.len()));
+        }
+        if let Some((_, close)) = BRACKETS.iter().find(|(_, close)| begins(close)) {
+            self.was_reasoning();
+            return Some(Some(close.len()));
+        }
+        let lower = head(rest).len() < 16;
+        let may_be = |word: &str| word.len() > rest.len() && word.starts_with(&rest.to_ascii_lowercase());
+        let waits = lower && !is_whole && BRACKETS.iter().any(|(open, close)| may_be(open) || may_be(close));
+        waits.then_some(None)
+    }
+
+    /// Goes through reasoning, and says how much of it is known to be such.
+    fn reason(&mut self, rest: &str, closes: Closes, is_whole: bool) -> usize {
+        let mut at = 0;
+        let first = if let Closes::Text(close) = closes { close.as_bytes()[0] } else { b'<' };
+        loop {
+            let found = match closes {
+                Closes::Untagged => rest[at..].find("assistant"),
+                _ => rest.as_bytes()[at..].iter().position(|byte| *byte == first),
+            };
+            let Some(found) = found else {
+                let held = if matches!(closes, Closes::Untagged) && !is_whole { partial(rest, "assistant") } else { 0 };
+                let end = rest.len().max(at) - held;
+                self.reasoning.push_str(&rest[..end]);
+                return end;
+            };
+            at += found;
+            match closed(&rest[at..], closes, is_whole) {
+                Closed::Yes(length) => {
+                    self.reasoning.push_str(&rest[..at]);
+                    self.state = State::Text;
+                    if !self.has_text {
+                        self.blank.clear();
+                        self.line_is_blank = true;
+                        self.skips_space = true;
+                    }
+                    return at + length;
+                }
+                Closed::Unclear => {
+                    self.reasoning.push_str(&rest[..at]);
+                    return at;
+                }
+                Closed::No => at += 1,
+            }
+        }
+    }
+
     /// A call whose text begins at `body`.
-    fn call(&mut self, form: Form, body: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn call(
+        &mut self,
+        form: Form,
+        body: usize,
+        is_meant: bool,
+        rest: &str,
+        is_whole: bool,
+        shown: &mut String,
+    ) -> Option<usize> {
         let State::Call { scan, .. } = &mut self.state else { return None };
         let (within, is_long) = (&rest[..rest.floor_char_boundary(self.longest)], rest.len() > self.longest);
+        let is_end = is_whole && !is_long;
         let end = match form {
-            Form::Tagged => scan.tagged(within, "</tool_call>", is_whole && !is_long),
-            Form::Function => scan.tagged(within, "</function>", is_whole && !is_long),
-            Form::Mistral | Form::Json => scan.value(within),
+            Form::Tagged => scan.tagged(within, "</tool_call>", is_end),
+            Form::Function => scan.tagged(within, "</function>", is_end),
+            Form::Block(mark) => scan.block(within, mark.word(), is_end),
+            Form::Mistral | Form::Json | Form::Code | Form::Named(..) => scan.value(within),
+            Form::Element(named) => {
+                let close = format!("</{}>", &rest[1..named]);
+                found(within, body, &close, &mut self.seen)
+            }
+            Form::Escaped(close) => found(within, body, close, &mut self.seen),
         };
-        let (end, next, is_cut) = match end {
-            End::Found { body, next } => (body, next, false),
-            End::Open if is_long || is_whole => (within.len(), within.len(), is_long),
+        let (end, next, is_closed) = match end {
+            End::Found { body, next } => (body, next, true),
+            End::Open if is_long || is_whole => (within.len(), within.len(), false),
             End::Open => return None,
         };
+        let is_cut = is_long && !is_closed;
+        let next = match form {
+            Form::Named(_, Named::Fenced | Named::MarkedFenced) if is_closed => behind_fence(rest, next, is_whole)?,
+            _ => next,
+        };
         self.state = State::Text;
-        if form == Form::Json {
-            let written = &rest[..end];
-            let calls = Some(written).filter(|_| !is_cut).and_then(|written| call::bare_json(written, &self.tools));
-            return Some(match calls {
-                Some(calls) => self.try_on(written, calls),
-                None => self.show(rest, end, shown),
-            });
+        if !is_meant {
+            return Some(self.show(rest, next, shown));
+        }
+        if matches!(form, Form::Json | Form::Code | Form::Named(_, Named::Plain | Named::Fenced)) {
+            return Some(self.untagged(form, &rest[..next], (body, end), !is_cut, shown));
         }
         self.read += end;
         if is_cut || self.read > self.longest {
@@ -414,26 +1073,87 @@ impl Parser {
             self.state = if is_cut { State::Until("</tool_call>", Shown::No) } else { State::Dropped };
             return Some(next);
         }
-        let inside = &rest[body..end];
+        if !self.take(form, &rest[..end], &rest[..next], body, is_closed) {
+            self.has_marker = true;
+            return Some(self.show(rest, next, shown));
+        }
+        self.malformed += usize::from(self.calls.last().is_some_and(is_malformed));
+        if self.malformed == MOST_MALFORMED {
+            self.state = State::Dropped;
+        }
+        Some(next)
+    }
+
+    /// Reads a call that nothing but its form says to be one.
+    fn untagged(
+        &mut self,
+        form: Form,
+        written: &str,
+        body: (usize, usize),
+        is_read: bool,
+        shown: &mut String,
+    ) -> usize {
+        let inside = &written[body.0..body.1];
+        let place = if self.is_inside { Place::Fenced } else { Place::Alone };
+        let calls = match form {
+            _ if !is_read => None,
+            Form::Json => match call::bare_json(inside, place, &self.tools) {
+                Bare::Calls(calls) => Some(calls),
+                Bare::Text => None,
+            },
+            Form::Named(name, _) => {
+                let is_object = serde_json::from_str::<serde::de::IgnoredAny>(&escaped(inside)).is_ok();
+                is_object.then(|| vec![self.tools.judge(&written[name.0..name.1], inside)])
+            }
+            _ => {
+                let calls = call::code(written, &self.tools);
+                self.has_marker |= calls.is_none() && written.starts_with('[');
+                calls
+            }
+        };
+        match calls {
+            Some(calls) => self.try_on(written, calls, self.is_inside),
+            None => self.show(written, written.len(), shown),
+        }
+    }
+
+    /// Adds the calls that were read; `false` if there are none.
+    fn take(&mut self, form: Form, written: &str, whole: &str, body: usize, is_closed: bool) -> bool {
+        let inside = written.get(body..).unwrap_or_default();
         match form {
-            Form::Function => self.calls.push(call::function(&rest["<function=".len()..end], &self.tools)),
+            Form::Function => self.calls.push(call::function(&written["<function=".len()..], is_closed, &self.tools)),
             Form::Mistral => {
-                let name = rest[MISTRAL.len()..body].split('[').next().unwrap_or_default().trim();
+                let name = written[MISTRAL.len()..body].split('[').next().unwrap_or_default().trim();
                 match name.is_empty() {
                     true => self.calls.extend(call::json(inside, &self.tools)),
                     false => self.calls.push(self.tools.judge(name, inside)),
                 }
             }
-            Form::Tagged | Form::Json => {
-                let name = call::attribute(&rest[..body], "name");
-                self.calls.extend(call::tagged(inside, name.as_deref(), &self.tools));
+            Form::Named(name, _) => self.calls.push(self.tools.judge(&written[name.0..name.1], inside)),
+            Form::Element(named) => {
+                let name = &written[1..named];
+                let call = match is_closed {
+                    true => call::named_elements(inside, name, &self.tools),
+                    false => ToolCall { name: name.into(), ..self.tools.unreadable("the call does not end", written) },
+                };
+                self.calls.push(call);
+            }
+            Form::Escaped(_) => {
+                let plain = match whole.starts_with('&') {
+                    true => without_entities(whole),
+                    false => whole.replace("\\<", "<").replace("\\>", ">").replace("\\_", "_"),
+                };
+                let calls = self.inside().read(&plain).calls;
+                self.calls.extend(calls.iter().cloned());
+                return !calls.is_empty();
+            }
+            Form::Block(_) => self.calls.extend(call::block(inside, &written[..body], is_closed, &self.tools)),
+            Form::Tagged | Form::Json | Form::Code => {
+                let name = call::attribute(&written[..body], "name");
+                self.calls.extend(call::tagged(inside, name.as_deref(), is_closed, &self.tools));
             }
         }
-        self.malformed += usize::from(self.calls.last().is_some_and(|call| call.malformed.is_some()));
-        if self.malformed == MOST_MALFORMED {
-            self.state = State::Dropped;
-        }
-        Some(next)
+        true
     }
 
     /// Shows text up to `end`, or drops it, and says how much that is.
@@ -444,11 +1164,7 @@ impl Parser {
                 place + end.len()
             }
             None if is_whole => rest.len(),
-            // The end may have begun.
-            None => (0..end.len())
-                .rev()
-                .find(|begun| rest.ends_with(&end[..*begun]))
-                .map_or(rest.len(), |begun| rest.len() - begun),
+            None => rest.len() - partial(rest, end),
         };
         if how == Shown::Yes { self.show(rest, length, shown) } else { length }
     }
@@ -491,24 +1207,26 @@ impl Parser {
                 return Some(taken);
             }
         };
+        let holds = match rest[fence.length..body].trim() {
+            "tool_code" => Holds::Code,
+            "tool_call" | "tool_calls" | "tool_use" | "function_call" | "function_calls" => Holds::Calls,
+            "tool_output" | "tool_result" if self.has_calls() => {
+                self.commit();
+                self.state = State::Dropped;
+                return Some(rest.len());
+            }
+            _ => Holds::Anything,
+        };
         let inside = head(&rest[body..]).trim_start();
-        let may_begin = |tag: &str| inside.starts_with(tag) || tag.starts_with(inside) && !is_whole;
-        let looks = match inside.bytes().next() {
-            Some(b'{') => json_looks(inside, is_whole),
-            Some(b'[') if inside.starts_with(MISTRAL) => Looks::LikeACall,
-            Some(b'[') if may_begin(MISTRAL) => Looks::Unclear,
-            Some(b'[') => json_looks(inside, is_whole),
-            _ => match [CALL, "<function="].into_iter().find(|tag| may_begin(tag)) {
-                Some(tag) if inside.starts_with(tag) => Looks::LikeACall,
-                Some(_) => Looks::Unclear,
-                None => Looks::LikeText,
-            },
+        let looks = match holds {
+            Holds::Anything => self.fence_looks(inside, is_whole),
+            _ => Looks::LikeACall,
         };
         match looks {
-            Looks::LikeACall => {
-                self.state = State::Held { fence, body };
+            Looks::LikeACall if self.lead().is_meant_in_a_fence() => {
+                self.state = State::Held { fence, body, holds };
                 self.seen = body;
-                self.held(fence, body, rest, is_whole, shown)
+                self.held(fence, body, holds, rest, is_whole, shown)
             }
             Looks::Unclear if rest.len() - body < LONGEST_HEAD && !is_whole => None,
             _ => {
@@ -518,8 +1236,36 @@ impl Parser {
         }
     }
 
+    fn fence_looks(&self, inside: &str, is_whole: bool) -> Looks {
+        let may_begin = |tag: &str| inside.starts_with(tag) || tag.starts_with(inside) && !is_whole;
+        match inside.bytes().next() {
+            Some(b'{') => json_looks(inside, is_whole),
+            Some(b'[') if inside.starts_with(MISTRAL) => Looks::LikeACall,
+            Some(b'[') if may_begin(MISTRAL) => Looks::Unclear,
+            Some(b'[') => match code_looks(inside, &self.tools, is_whole) {
+                Looks::LikeText => json_looks(inside, is_whole),
+                looks => looks,
+            },
+            Some(b'<') => match Mark::read(inside, is_whole) {
+                Begins::Mark(mark) if is_opening(&mark) => Looks::LikeACall,
+                Begins::Unclear if mark::may_begin(inside) => Looks::Unclear,
+                _ => Looks::LikeText,
+            },
+            None => Looks::Unclear,
+            Some(_) => Looks::LikeText,
+        }
+    }
+
     /// A fence that may hold calls. It is read when it is complete.
-    fn held(&mut self, fence: Fence, body: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn held(
+        &mut self,
+        fence: Fence,
+        body: usize,
+        holds: Holds,
+        rest: &str,
+        is_whole: bool,
+        shown: &mut String,
+    ) -> Option<usize> {
         let mut line = self.seen;
         let (end, next, known) = loop {
             let Some(length) = rest[line..].find('\n') else {
@@ -543,13 +1289,24 @@ impl Parser {
         if known > self.longest {
             return Some(self.show(rest, next, shown));
         }
-        let mut visible = String::new();
-        let mut inside = Parser { is_inside: true, longest: self.longest, ..Parser::over(Arc::clone(&self.tools)) };
-        inside.push(&rest[body..end], &mut visible);
-        let calls = inside.end(&mut visible);
-        Some(match calls.is_empty() || !visible.trim().is_empty() {
-            true => self.show(rest, next, shown),
-            false => self.try_on(&rest[..next], calls),
+        let inside = &rest[body..end];
+        let code = if holds == Holds::Code { call::code(inside, &self.tools) } else { None };
+        let calls = code.or_else(|| {
+            let read = self.inside().read(inside);
+            Some(read.calls).filter(|calls| !calls.is_empty() && read.text.trim().is_empty())
+        });
+        Some(match calls {
+            Some(calls) if holds == Holds::Anything => self.try_on(&rest[..next], calls, true),
+            Some(calls) => {
+                self.commit();
+                self.read += next;
+                self.calls.extend(calls);
+                next
+            }
+            None => {
+                self.has_marker |= holds != Holds::Anything;
+                self.show(rest, next, shown)
+            }
         })
     }
 
@@ -566,12 +1323,14 @@ impl Parser {
     }
 
     /// Takes calls for calls as long as no text follows, and says how much text that was.
-    fn try_on(&mut self, written: &str, calls: Vec<ToolCall>) -> usize {
+    fn try_on(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool) -> usize {
         self.read += written.len();
-        let tentative = self.tentative.get_or_insert_with(|| Tentative { written: String::new(), calls: Vec::new() });
+        let new = || Tentative { written: String::new(), calls: Vec::new(), is_fenced };
+        let tentative = self.tentative.get_or_insert_with(new);
         tentative.written.push_str(&self.blank);
         tentative.written.push_str(written);
         tentative.calls.extend(calls);
+        tentative.is_fenced |= is_fenced;
         self.blank.clear();
         self.line_is_blank = true;
         written.len()
@@ -591,19 +1350,97 @@ impl fmt::Debug for Parser {
     }
 }
 
+/// What becomes of the beginning of a line.
+enum Step {
+    Taken(usize),
+    Wait,
+    Text,
+}
+
+enum Closed {
+    Yes(usize),
+    No,
+    Unclear,
+}
+
+/// Whether reasoning is closed where a text begins.
+fn closed(text: &str, closes: Closes, is_whole: bool) -> Closed {
+    let unclear = |may_be: bool| if may_be && !is_whole { Closed::Unclear } else { Closed::No };
+    match closes {
+        Closes::Text(close) => match text.get(..close.len()) {
+            Some(begin) if begin.eq_ignore_ascii_case(close) => Closed::Yes(close.len()),
+            Some(_) => Closed::No,
+            None => unclear(text.len() < close.len() && close.starts_with(&text.to_ascii_lowercase())),
+        },
+        Closes::Untagged => {
+            let ends = ["assistantfinal", "assistantcommentary to="];
+            match ends.iter().find(|end| text.starts_with(**end)) {
+                Some(_) => Closed::Yes(0),
+                None => unclear(ends.iter().any(|end| end.starts_with(text))),
+            }
+        }
+        Closes::Tag(_) | Closes::Message => match Mark::read(text, is_whole) {
+            Begins::Mark(mark) => match (closes, mark.end, mark.word()) {
+                (Closes::Tag(opening), Some(end), _) if mark.closes(opening.word()) => Closed::Yes(end),
+                (Closes::Message, Some(end), "end" | "return" | "call") => Closed::Yes(end),
+                (Closes::Message, Some(_), "start" | "channel") => Closed::Yes(0),
+                _ => Closed::No,
+            },
+            Begins::Unclear => unclear(mark::may_begin(text)),
+            Begins::Text => Closed::No,
+        },
+    }
+}
+
+/// How much of the end of a text may be the beginning of this one.
+fn partial(text: &str, end: &str) -> usize {
+    let begins = |begun: &usize| end.is_char_boundary(*begun) && text.ends_with(&end[..*begun]);
+    (0..end.len()).rev().find(begins).unwrap_or(0)
+}
+
+/// Looks for the end of a call that is just a text.
+fn found(within: &str, body: usize, close: &str, seen: &mut usize) -> End {
+    let from = within.floor_char_boundary((*seen).max(body));
+    match within[from..].find(close) {
+        Some(place) => End::Found { body: from + place, next: from + place + close.len() },
+        None => {
+            *seen = within.len().saturating_sub(close.len());
+            End::Open
+        }
+    }
+}
+
+/// Where the text goes on behind a fence that closes; `None` if that takes more text.
+fn behind_fence(rest: &str, end: usize, is_whole: bool) -> Option<usize> {
+    let behind = head(&rest[end..]).trim_start();
+    match behind.strip_prefix("```") {
+        Some(_) => Some(rest.len() - rest[end..].trim_start().len() + 3),
+        None if !is_whole && "```".starts_with(behind) && rest.len() - end < LONGEST_HEAD => None,
+        None => Some(end),
+    }
+}
+
+fn is_opening(mark: &Mark) -> bool {
+    matches!(mark.kind(), Some(Kind::Call | Kind::Block | Kind::Wrapper | Kind::Function))
+}
+
+fn is_malformed(call: &ToolCall) -> bool {
+    call.malformed.is_some()
+}
+
 /// What is looked at to see what a text begins with.
 fn head(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_HEAD)]
 }
 
 /// The bytes at which something other than text may begin.
-const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    let bytes = *b"<`~[{";
+const STOPS: [bool; 256] = {
+    let mut stops = [false; 256];
+    let bytes = *b"<`~[{&\\\n,;\xE2";
     let mut nth = 0;
     while nth < bytes.len() {
-        special[bytes[nth] as usize] = true;
+        stops[bytes[nth] as usize] = true;
         nth += 1;
     }
-    special
+    stops
 };

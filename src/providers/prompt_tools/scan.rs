@@ -2,12 +2,14 @@
 //!
 //! A close tag within a JSON string belongs to the string. What is found here is only delimited; `call` reads it.
 
+use super::mark::{self, Begins, Kind, Mark};
+
 /// How much text is read of calls, of one or of all of an answer, in bytes: the longest arguments, and the tags around
 /// them.
 pub(super) const LONGEST_CALL: usize = crate::builtin::LONGEST_ARGUMENTS + 4096;
 
 /// What has been seen of a call so far.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Scan {
     /// Up to where.
     at: usize,
@@ -18,6 +20,14 @@ pub(super) struct Scan {
     in_element: bool,
     /// Whether the arguments are over, so that text behind them is not part of the call.
     is_complete: bool,
+    /// What stands around the text that the scan is in.
+    quote: u8,
+    /// Whether it is code that is read, in which `(` and `'` mean something.
+    is_code: bool,
+    /// Where the call ends if the value that the scan is in has no end of its own.
+    ended: Option<(usize, usize)>,
+    /// Whether the call begins with JSON, so that text behind it is not part of the call.
+    is_json: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -50,6 +60,7 @@ const RESULTS: [&str; 2] = ["<tool_result", "<tool_response"];
 const RAW: [(&str, &str); 2] = [("<parameter=", "</parameter>"), ("<arg_value>", "</arg_value>")];
 /// A tag around elements; it holds no text itself.
 const FUNCTION: &str = "<function=";
+const FUNCTION_END: &str = "</function>";
 /// The ends of elements that hold arguments.
 const ARGUMENTS: [&str; 5] = ["</arguments>", "</parameters>", "</args>", "</input>", "</function>"];
 
@@ -79,25 +90,133 @@ impl Scan {
                 (Mode::Tag, b'<') => self.mode = Mode::Plain,
                 (Mode::Tag, b'>') => self.turn(Mode::Plain),
                 (Mode::Tag, _) => self.step(),
-                (Mode::Raw, b'<') => {
-                    let rest = &text[self.at..];
-                    if RAW.iter().any(|(_, end)| rest.starts_with(end)) {
-                        self.turn(Mode::Tag);
-                    } else if !is_whole && RAW.iter().any(|(_, end)| end.starts_with(rest)) {
-                        return End::Open;
-                    } else {
-                        self.step();
-                    }
-                }
+                (Mode::Raw, b'<') => match self.raw(&text[self.at..], close, is_whole) {
+                    Tag::Ends(_) => return self.without_end(),
+                    Tag::Unknown => return End::Open,
+                    Tag::Passed => {}
+                },
                 (Mode::Raw, _) => self.step(),
                 (Mode::String | Mode::Escape, _) => self.json(byte),
+            }
+        }
+        if is_whole { self.without_end() } else { End::Open }
+    }
+
+    /// A `<` in a value that is text as it is. It ends with its own tag; if that does not come before the next call, or at
+    /// all, it ended with the first end of what it stands in.
+    fn raw(&mut self, rest: &str, close: &str, is_whole: bool) -> Tag {
+        if RAW.iter().any(|(_, end)| rest.starts_with(end)) {
+            self.ended = None;
+            self.turn(Mode::Tag);
+            return Tag::Passed;
+        }
+        let ends = [FUNCTION_END, close];
+        let opens = || OPENING.iter().copied().chain([FUNCTION]);
+        let known = || RAW.iter().map(|(_, end)| *end).chain(ends).chain(opens());
+        if !is_whole && known().any(|tag| tag.len() > rest.len() && tag.starts_with(rest)) {
+            return Tag::Unknown;
+        }
+        if self.ended.is_some() && opens().any(|tag| rest.starts_with(tag)) {
+            return Tag::Ends(0);
+        }
+        if rest.starts_with(close) {
+            // The end of what is around it counts, if there is one.
+            self.ended = match self.ended {
+                Some((body, next)) if close != FUNCTION_END && next <= self.at => Some((body, self.at + close.len())),
+                Some(ended) => Some(ended),
+                None => Some((self.at, self.at + close.len())),
+            };
+        } else if rest.starts_with(FUNCTION_END) && self.ended.is_none() {
+            let body = self.at + if close == FUNCTION_END { 0 } else { FUNCTION_END.len() };
+            self.ended = Some((body, self.at + FUNCTION_END.len()));
+        }
+        self.step();
+        Tag::Passed
+    }
+
+    /// The end of a call whose last value has none.
+    fn without_end(&self) -> End {
+        self.ended.filter(|_| self.mode == Mode::Raw).map_or(End::Open, |(body, next)| End::Found { body, next })
+    }
+
+    /// Looks for the end of a call that begins with a tag of this word: a tag that closes it, one that opens the next call,
+    /// or text behind JSON that is complete.
+    pub(super) fn block(&mut self, text: &str, opening: &str, is_whole: bool) -> End {
+        while let Some(&byte) = text.as_bytes().get(self.at) {
+            match (self.mode, byte) {
+                (Mode::String | Mode::Escape, _) => self.json(byte),
+                (_, b'<') => match self.mark(&text[self.at..], opening, is_whole) {
+                    Tag::Ends(length) => return End::Found { body: self.at, next: self.at + length },
+                    Tag::Unknown => return End::Open,
+                    Tag::Passed => {}
+                },
+                (Mode::Raw, _) => self.step(),
+                (_, b'"' | b'\'') if self.depth == 0 => self.step(),
+                (_, byte) if self.is_complete && self.is_json && is_text(byte) && !matches!(byte, b'{' | b'[') => {
+                    let end = text[..self.at].trim_end().len();
+                    return End::Found { body: end, next: end };
+                }
+                (_, byte) => {
+                    if self.depth == 0 && matches!(byte, b'{' | b'[' | b'(') {
+                        self.is_complete = false;
+                    }
+                    self.json(byte);
+                }
             }
         }
         End::Open
     }
 
+    /// Reads a tag within a block, outside of strings.
+    fn mark(&mut self, rest: &str, opening: &str, is_whole: bool) -> Tag {
+        let mark = match Mark::read(rest, is_whole) {
+            Begins::Mark(mark) => mark,
+            Begins::Unclear if mark::may_begin(rest) => return Tag::Unknown,
+            _ if self.mode != Mode::Raw && self.is_json && self.is_complete && self.depth == 0 => return Tag::Ends(0),
+            _ => {
+                self.step();
+                return Tag::Passed;
+            }
+        };
+        let is_opening =
+            matches!(mark.kind(), Some(Kind::Call | Kind::Block | Kind::Wrapper | Kind::Function | Kind::Result));
+        match (mark.end, mark.word()) {
+            (Some(end), _) if mark.closes(opening) => return Tag::Ends(end),
+            (Some(end), "parameter" | "arg_value") => {
+                self.mode = if mark.is_closing { Mode::Plain } else { Mode::Raw };
+                self.at += end;
+                return Tag::Passed;
+            }
+            (Some(end), "escape") => {
+                self.mode = if self.mode == Mode::Raw { Mode::Plain } else { Mode::Raw };
+                self.at += end;
+                return Tag::Passed;
+            }
+            (Some(_), _) if self.mode != Mode::Raw && is_opening && mark.word() == opening => return Tag::Ends(0),
+            (Some(_), _) if self.mode != Mode::Raw && self.is_complete && (is_opening || self.is_json) => {
+                return Tag::Ends(0);
+            }
+            _ => {}
+        }
+        self.step();
+        Tag::Passed
+    }
+
+    /// The same for a block that begins with JSON.
+    pub(super) fn of_json(self, is_json: bool) -> Self {
+        Self { is_json, ..self }
+    }
+
+    /// The same for code.
+    pub(super) fn of_code(self) -> Self {
+        Self { is_code: true, ..self }
+    }
+
     /// Looks for the end of one JSON value, which begins at the place where the scan began.
     pub(super) fn value(&mut self, text: &str) -> End {
+        if self.is_complete {
+            return End::Found { body: self.at, next: self.at };
+        }
         while let Some(&byte) = text.as_bytes().get(self.at) {
             self.json(byte);
             if self.depth == 0 && self.mode == Mode::Plain {
@@ -121,11 +240,13 @@ impl Scan {
         match (self.mode, byte) {
             (Mode::Escape, _) => self.mode = Mode::String,
             (Mode::String, b'\\') => self.mode = Mode::Escape,
-            (Mode::String, b'"') => self.mode = Mode::Plain,
+            (Mode::String, byte) if byte == self.quote => self.mode = Mode::Plain,
             (Mode::String, _) => {}
-            (_, b'"') => self.mode = Mode::String,
+            (_, b'"') => (self.mode, self.quote) = (Mode::String, byte),
+            (_, b'\'') if self.is_code => (self.mode, self.quote) = (Mode::String, byte),
             (_, b'{' | b'[') => self.depth += 1,
-            (_, b'}' | b']') => {
+            (_, b'(') if self.is_code => self.depth += 1,
+            (_, b'}' | b']' | b')') if byte != b')' || self.is_code => {
                 self.depth = self.depth.saturating_sub(1);
                 self.is_complete |= self.depth == 0 && !self.in_element;
             }

@@ -202,9 +202,7 @@ fn what_is_only_mentioned_shown_or_thought_is_text() {
     for text in [
         "도구 호출은 `<tool_call>` 태그로 합니다.",
         "Write <tool_call> and then </tool_call>.",
-        "<tool_call> 태그를 사용하세요.",
-        "<think>I could <tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call></think>답변",
-        "<think>never closed <tool_call><name>mem</name></tool_call>",
+        "Use <tool_call> 태그를 사용하세요.",
         "Like this: `<tool_call><name>mem</name></tool_call>`.",
         "Write:\n```xml\n<tool_call><name>mem</name></tool_call>\n```\nThat is all.",
         "```python\n# <tool_call><name>mem</name></tool_call>\n```",
@@ -217,15 +215,62 @@ fn what_is_only_mentioned_shown_or_thought_is_text() {
         "<tool_result name='mem'>60%<tool_call><name>mem</name></tool_call></tool_result>",
         "a < b, <b>bold</b>, <tool, [TOOL] and [TOOL_CALLS, ``` in the line",
         "The function <function=cpu> is called",
-        "[TOOL_CALLS] marks calls.",
+        "The word [TOOL_CALLS] marks calls.",
     ] {
         check(text, &[], text);
     }
-    check(
-        "So <tool_call><name>mem</name></tool_call> is an idea.</think>The answer",
-        &[],
-        "So  is an idea.</think>The answer",
-    );
+}
+
+#[test]
+fn reasoning_is_apart_from_the_answer_in_whatever_brackets() {
+    let call = "<tool_call>\n<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call>";
+    for (open, close) in [
+        ("<think>", "</think>"),
+        ("<THINK>", "</THINK>"),
+        ("<thinking mode='deep'>", "</thinking>"),
+        ("<reasoning>", "</reasoning>"),
+        ("[THINK]", "[/THINK]"),
+        ("<seed:think>", "</seed:think>"),
+        ("◁think▷", "◁/think▷"),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("<|channel>thought\n", "<channel|>"),
+        ("<thought>", "</thought>"),
+        ("<thoughts>", "</thoughts>"),
+        ("<scratchpad>", "</scratchpad>"),
+        ("<analysis>", "</analysis>"),
+    ] {
+        let thought = format!("a < b, {call} or [x]?");
+        check(&format!("{open}{thought}{close}\n\nThe answer"), &[], "The answer");
+        check(&format!("{open}{thought}{close}{call}"), &["cpu {\"core\":1}"], "");
+        check(&format!("Well. {open}{thought}{close} So."), &[], "Well.  So.");
+        let parsed = parse(&format!("{open}{thought}{close}The answer"), &tools());
+        assert_eq!((parsed.reasoning.trim(), &*parsed.text), (&*thought, "The answer"), "{open}");
+        let parsed = parse(&format!("{open}{thought}"), &tools());
+        assert_eq!((parsed.reasoning.trim(), &*parsed.text, parsed.calls.len()), (&*thought, "", 0), "{open} is open");
+    }
+    let parsed = parse(&format!("So {call} is an idea.</think>\nThe answer"), &tools());
+    assert_eq!((&*parsed.reasoning, &*parsed.text, parsed.calls.len()), ("So  is an idea.", "The answer", 0));
+    check("A `<think>` in code.", &[], "A `<think>` in code.");
+}
+
+#[test]
+fn the_mark_of_a_call_that_cannot_be_read_is_told() {
+    for text in [
+        "<tool_call> 태그를 사용하세요.",
+        "[TOOL_CALLS] I look at the cores",
+        "<tool_call>the first core</tool_call>",
+        "I look.\n<tool_code>\n<name>cpu</name>\n</tool_code>",
+        "```tool_code\nx = cores()\n```",
+        "Action: cpu[1]",
+        "Action: cpu\nAction Input: one",
+    ] {
+        check(
+            text,
+            &["! the text has the mark of a call, but no call that can be read; available tools: cpu, mem, write…"],
+            text,
+        );
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::spelling::Spellings;
 use crate::tool::{Arguments, ToolCall, ToolSpec};
 
 use super::dialect::Dialect;
+use super::looks::LEADS;
 
 /// Tools by name, with what it takes to judge a call of one.
 pub(super) struct Toolset {
@@ -22,6 +23,10 @@ pub(super) struct Toolset {
     /// Each made when it is first needed.
     schemas: Vec<OnceLock<Option<Schema>>>,
     spellings: OnceLock<Spellings>,
+    /// The names in order, to find those that begin alike.
+    sorted: Vec<Name>,
+    /// The first bytes of the names, and of other words that a line with a call begins with.
+    leads: [bool; 256],
     dialect: Dialect,
 }
 
@@ -29,7 +34,12 @@ impl Toolset {
     pub(super) fn new(specs: Arc<[ToolSpec]>, dialect: Dialect) -> Self {
         let places = specs.iter().enumerate().map(|(place, spec)| (Arc::clone(&spec.name), place)).collect();
         let schemas = specs.iter().map(|_| OnceLock::new()).collect();
-        Self { specs, places, schemas, spellings: OnceLock::new(), dialect }
+        let mut sorted: Vec<Name> = specs.iter().map(|spec| Arc::clone(&spec.name)).collect();
+        sorted.sort_unstable();
+        let mut leads = [false; 256];
+        let initials = sorted.iter().filter_map(|name| name.bytes().next());
+        initials.chain(LEADS.iter().copied()).for_each(|byte| leads[usize::from(byte)] = true);
+        Self { specs, places, schemas, spellings: OnceLock::new(), sorted, leads, dialect }
     }
 
     pub(super) fn specs(&self) -> &Arc<[ToolSpec]> {
@@ -38,6 +48,17 @@ impl Toolset {
 
     pub(super) fn contains(&self, name: &str) -> bool {
         self.places.contains_key(name)
+    }
+
+    /// Whether a name begins with this text.
+    pub(super) fn begins(&self, text: &str) -> bool {
+        let place = self.sorted.partition_point(|name| **name < *text);
+        self.sorted.get(place).is_some_and(|name| name.starts_with(text))
+    }
+
+    /// Whether a line with a call may begin with this byte.
+    pub(super) fn leads(&self, byte: u8) -> bool {
+        self.leads[usize::from(byte)]
     }
 
     pub(super) fn parameters(&self, name: &str) -> Option<&Value> {
@@ -55,8 +76,10 @@ impl Toolset {
             Some(misfit) => misfit,
         };
         let plain = without_entities(written);
-        if plain != written && self.misfit(name, &plain).is_none() {
-            return call(&plain);
+        for meant in [escaped(written), escaped(&plain), plain] {
+            if meant != written && self.misfit(name, &meant).is_none() {
+                return call(&meant);
+            }
         }
         ToolCall { malformed: Some(misfit.into()), ..call(written) }
     }
@@ -108,6 +131,33 @@ impl Toolset {
     fn hint(&self) -> &str {
         if self.contains(CALL_AGENT) { "; agents are called with call_agent" } else { "" }
     }
+}
+
+/// A name without what GPT-OSS and Kimi put around it, `functions.name:0`.
+pub(super) fn plain_name(name: &str) -> &str {
+    let name = name.trim();
+    let name = name.strip_prefix("functions.").unwrap_or(name);
+    match name.rsplit_once(':') {
+        Some((plain, nth)) if !nth.is_empty() && nth.bytes().all(|byte| byte.is_ascii_digit()) => plain,
+        _ => name,
+    }
+}
+
+/// JSON whose strings have `\n` and `\t` for the line breaks and tabs that stand in them as they are.
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut in_string, mut is_escape) = (false, false);
+    for c in json.chars() {
+        match c {
+            '\n' if in_string && !is_escape => text.push_str("\\n"),
+            '\t' if in_string && !is_escape => text.push_str("\\t"),
+            '\r' if in_string && !is_escape => text.push_str("\\r"),
+            c => text.push(c),
+        }
+        in_string ^= c == '"' && !is_escape;
+        is_escape = in_string && c == '\\' && !is_escape;
+    }
+    text
 }
 
 /// A text in which the five entities of XML stand for what they mean.

@@ -64,10 +64,11 @@ fn tell(messages: &[ChatMessage], dialect: Dialect) -> Vec<ChatMessage> {
         told.push(match message {
             ChatMessage::Assistant { text, reasoning, attachments, tool_calls, .. } if !tool_calls.is_empty() => {
                 let mut said = text.as_deref().unwrap_or_default().to_owned();
-                if !said.is_empty() && !said.ends_with('\n') {
+                let calls = dialect.render(tool_calls);
+                if !said.is_empty() && !said.ends_with('\n') && !calls.is_empty() {
                     said.push('\n');
                 }
-                said.push_str(&dialect.render(tool_calls));
+                said.push_str(&calls);
                 let (text, reasoning, attachments) = (Some(said.into()), reasoning.clone(), attachments.clone());
                 // What a server wants to see again belongs to calls that it has never heard of.
                 ChatMessage::Assistant { text, reasoning, attachments, tool_calls: Vec::new(), opaque: None }

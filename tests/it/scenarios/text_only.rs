@@ -79,3 +79,9 @@ impl Provider for OnText {
         self.tools.reply(request, growth)
     }
 }
+
+/// A text without the reasoning in its tags, which is no part of an answer.
+pub(super) fn without_reasoning(text: &str) -> String {
+    let parts = text.split_once("<think>").and_then(|(before, rest)| Some((before, rest.split_once("</think>")?.1)));
+    parts.map_or_else(|| text.to_owned(), |(before, after)| format!("{before}{after}"))
+}

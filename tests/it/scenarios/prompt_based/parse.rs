@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::NoError;
 use crate::scenarios::expect::Texts;
 use crate::scenarios::mismatches::Mismatches;
+use crate::scenarios::text_only::without_reasoning;
 use crate::scenarios::tool::ScriptedTool;
 
 #[derive(Deserialize)]
@@ -23,7 +24,7 @@ pub(super) struct Parse {
 #[serde(deny_unknown_fields)]
 struct Expect {
     calls: Option<Vec<(String, Value)>>,
-    /// The text that is shown.
+    /// The text that is shown, with the reasoning in it, which is shown apart.
     content: Option<String>,
     /// Parts of the corrections. Where this is not stated there must be none.
     error_contains: Option<Texts>,
@@ -37,9 +38,9 @@ impl Parse {
             Some(tools) => tools.iter().map(ScriptedTool::spec).collect(),
             None => usual_tools(),
         };
-        let Parsed { text, calls } = prompt_tools::parse(&self.text, &tools);
+        let Parsed { text, reasoning, calls } = prompt_tools::parse(&self.text, &tools);
         let whole = Understood::of(text, &calls);
-        self.expect.compare(found, &whole);
+        self.expect.compare(found, &whole, &reasoning);
         let (mut parser, mut shown) = (Parser::new(&tools), String::new());
         self.text.chars().for_each(|piece| parser.push(piece.encode_utf8(&mut [0; 4]), &mut shown));
         let calls = parser.end(&mut shown);
@@ -78,9 +79,13 @@ fn correction(call: &ToolCall) -> String {
 }
 
 impl Expect {
-    fn compare(&self, found: &mut Mismatches, actual: &Understood) {
+    fn compare(&self, found: &mut Mismatches, actual: &Understood, reasoning: &str) {
         found.equal_if_stated("calls", self.calls.as_ref(), Some(&actual.calls));
-        found.equal_if_stated("content", self.content.as_ref(), Some(&actual.content));
+        let content = self.content.as_deref().map(without_reasoning);
+        found.equal_if_stated("content", content.as_ref(), Some(&actual.content));
+        if let Some(content) = &self.content {
+            found.equal("reasoning", &content.contains(reasoning), &true);
+        }
         match &self.error_contains {
             Some(_) if actual.corrections.is_empty() => found.add("there should be a correction".to_owned()),
             Some(texts) => found.contains("corrections", texts, &actual.corrections.join("\n")),

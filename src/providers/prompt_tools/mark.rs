@@ -1,0 +1,310 @@
+//! The tags that models put around calls, thoughts and turns, in all their spellings. Plain functions.
+//!
+//! `<tool_call>`, `<TOOL_CALL>`, `</think>`, `<|tool_call_begin|>`, `<｜tool▁call▁begin｜>`, `<｜DSML｜invoke name="f">` and
+//! `<seed:think>` are one word each: lower case, `_` for what joins, and without what stands before a `:` or a bar.
+
+use super::looks::LONGEST_HEAD;
+
+/// A tag at the beginning of a text.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    /// Whether it begins with `</`.
+    pub(super) is_closing: bool,
+    /// Whether a bar stands before its word, and behind it.
+    bars: (bool, bool),
+    word: [u8; LONGEST_WORD],
+    length: usize,
+    /// Where its word ends in the text.
+    pub(super) named: usize,
+    /// Where it ends; `None` if its word is followed by `=`.
+    pub(super) end: Option<usize>,
+}
+
+/// What a text begins with, as far as it has arrived.
+pub(super) enum Begins {
+    Mark(Mark),
+    Text,
+    Unclear,
+}
+
+/// What a tag stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// The taught tag.
+    Call,
+    /// `<function=…>`
+    Function,
+    /// One call or several, in any form.
+    Block,
+    /// The same, or something around tags of calls.
+    Wrapper,
+    /// A tag of calls that says too little of what is in it.
+    Unread,
+    /// What Llama writes before code, and before calls as well.
+    Python,
+    /// An end, or what stands between the parts of a call.
+    Stray,
+    /// Something between turns, which nobody is to see.
+    Turn,
+    Reasoning,
+    ReasoningEnd,
+    Result,
+    /// The head of a message of GPT-OSS, or a channel of Gemma.
+    Channel,
+}
+
+const LONGEST_WORD: usize = 32;
+/// The longest word in the text, with what stands before it.
+const LONGEST_SPELLING: usize = 64;
+
+const REASONING: [&str; 10] = [
+    "think",
+    "thinking",
+    "reasoning",
+    "thought",
+    "thoughts",
+    "scratchpad",
+    "analysis",
+    "reflection",
+    "inner_monologue",
+    "inner_thoughts",
+];
+/// The words of tags within calls.
+const PARTS: [&str; 4] = ["parameter", "arg_key", "arg_value", "escape"];
+/// The words of tags, by what they stand for when they open.
+const OPENING: [(Kind, &[&str]); 11] = [
+    (Kind::Call, &["tool_call"]),
+    (Kind::Function, &["function"]),
+    (
+        Kind::Block,
+        &[
+            "tool_call_begin",
+            "tool_call_start",
+            "start_function_call",
+            "invoke",
+            "use_mcp_tool",
+            "toolcall",
+            "functioncall",
+            "start_action",
+            "action_start",
+            "tool_use",
+        ],
+    ),
+    (
+        Kind::Wrapper,
+        &[
+            "tool_calls",
+            "function_calls",
+            "function_call",
+            "tools",
+            "toolcalls",
+            "tool_calls_begin",
+            "tool_calls_section_begin",
+        ],
+    ),
+    (Kind::Unread, &["tool_code", "call_tool", "execute_tool"]),
+    (Kind::Python, &["python_tag"]),
+    (
+        Kind::Stray,
+        &[
+            "tool_call_end",
+            "tool_calls_end",
+            "tool_calls_section_end",
+            "end_action",
+            "action_end",
+            "end_function_call",
+            "plugin",
+            "tool_sep",
+            "tool_call_argument_begin",
+        ],
+    ),
+    (
+        Kind::Turn,
+        &[
+            "im_end",
+            "eot",
+            "eot_id",
+            "eom_id",
+            "endoftext",
+            "end_of_text",
+            "end_of_turn",
+            "eos",
+            "end_of_sentence",
+            "eop",
+            "start_response",
+            "end_response",
+            "start_text",
+            "end_text",
+            "begin_of_solution",
+            "end_of_solution",
+            "begin_of_text",
+            "begin_of_sentence",
+        ],
+    ),
+    (Kind::Reasoning, &["start_thinking", "begin_of_thought"]),
+    (Kind::ReasoningEnd, &["end_thinking", "end_of_thought"]),
+    (Kind::Result, &["tool_result", "tool_response", "tool_results", "function_results", "tool_output"]),
+];
+/// The words of tags that need bars around them to mean anything.
+const BARRED: [(Kind, &[&str]); 2] = [
+    (Kind::Channel, &["channel", "start"]),
+    (Kind::Turn, &["end", "return", "call", "observation", "user", "message"]),
+];
+
+impl Mark {
+    /// Reads the tag that a text begins with, which begins with `<`.
+    pub(super) fn read(text: &str, is_whole: bool) -> Begins {
+        // Most that looks like a tag is none, and is seen to be by its second byte.
+        match text.as_bytes().get(1) {
+            Some(byte) if !byte.is_ascii_alphabetic() && !matches!(byte, b'/' | b'|' | 0xEF) => return Begins::Text,
+            _ => {}
+        }
+        let unclear = if is_whole { Begins::Text } else { Begins::Unclear };
+        let mut mark =
+            Self { is_closing: false, bars: (false, false), word: [0; LONGEST_WORD], length: 0, named: 1, end: None };
+        let Some(mut rest) = text.strip_prefix('<') else { return Begins::Text };
+        for _ in 0..2 {
+            if let Some(behind) = rest.strip_prefix('/') {
+                (mark.is_closing, rest) = (true, behind);
+            } else if let Some(behind) = rest.strip_prefix(['|', '｜']) {
+                (mark.bars.0, rest) = (true, behind);
+            }
+        }
+        loop {
+            let mut chars = rest.chars();
+            if text.len() - rest.len() > LONGEST_SPELLING {
+                return Begins::Text;
+            }
+            match chars.next() {
+                None => return unclear,
+                Some(c) if c.is_ascii_alphanumeric() || c == '_' => mark.push(c as u8),
+                Some('-' | '.' | '▁') => mark.push(b'_'),
+                Some('\\') if chars.as_str().is_empty() => return unclear,
+                Some('\\') if chars.as_str().starts_with('_') => {}
+                Some(':') if mark.length > 0 => mark.length = 0,
+                Some('｜') if chars.as_str().starts_with(|c: char| c.is_ascii_alphabetic()) => mark.length = 0,
+                Some('|' | '｜') if chars.as_str().is_empty() => return unclear,
+                Some(_) => break,
+            }
+            rest = chars.as_str();
+        }
+        mark.named = text.len() - rest.len();
+        const LONGCAT: &[u8] = b"longcat_";
+        if mark.word.starts_with(LONGCAT) && mark.length <= LONGEST_WORD {
+            mark.word.copy_within(LONGCAT.len().., 0);
+            mark.length -= LONGCAT.len();
+        }
+        if mark.length == 0 || mark.length > LONGEST_WORD {
+            return Begins::Text;
+        }
+        if let Some(behind) = rest.strip_prefix(['|', '｜']) {
+            (mark.bars.1, rest) = (true, behind);
+        }
+        match mark.ending(text, text.len() - rest.len(), is_whole) {
+            Some(_) => Begins::Mark(mark),
+            None if rest.len() < LONGEST_HEAD && mark.length > 0 && !is_whole => unclear,
+            None => Begins::Text,
+        }
+    }
+
+    /// Finds the end behind the word and its bar. `None` if it has none, or none yet; `length` is 0 if it has none.
+    fn ending(&mut self, text: &str, from: usize, is_whole: bool) -> Option<()> {
+        let rest = &text[from..];
+        let byte = rest.bytes().next();
+        match byte {
+            Some(b'>') => self.end = Some(from + 1),
+            Some(b'=') => {}
+            Some(b'/') if rest.len() == 1 && !is_whole => return None,
+            Some(b'/') if rest.starts_with("/>") => self.end = Some(from + 2),
+            Some(b'\\') if rest.len() == 1 && !is_whole => return None,
+            Some(b'\\') if rest.starts_with("\\>") => self.end = Some(from + 2),
+            Some(byte) if byte.is_ascii_whitespace() => {
+                let head = &rest[..rest.floor_char_boundary(LONGEST_HEAD)];
+                match head.bytes().position(|byte| matches!(byte, b'<' | b'>')) {
+                    Some(place) if head.as_bytes()[place] == b'>' => self.end = Some(from + place + 1),
+                    Some(_) => {
+                        self.length = 0;
+                        return None;
+                    }
+                    None => return None,
+                }
+            }
+            None => return None,
+            Some(_) => {
+                self.length = 0;
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.word.get_mut(self.length) {
+            *place = byte.to_ascii_lowercase();
+        }
+        self.length = self.length.saturating_add(1);
+    }
+
+    pub(super) fn word(&self) -> &str {
+        std::str::from_utf8(&self.word[..self.length.min(LONGEST_WORD)]).unwrap_or_default()
+    }
+
+    /// Whether it closes what a tag of this word opened: `</f>`, or `<f|>` as Gemma writes it, or the tag of an end.
+    pub(super) fn closes(&self, opening: &str) -> bool {
+        let word = self.word();
+        match opening {
+            "tool_call_begin" | "tool_call_start" => {
+                matches!(word, "tool_call_end" | "tool_calls_section_end" | "tool_calls_end")
+            }
+            "start_function_call" => word == "end_function_call",
+            "start_action" => word == "end_action",
+            "action_start" => word == "action_end",
+            "start_thinking" => word == "end_thinking",
+            "begin_of_thought" => word == "end_of_thought",
+            _ => word == opening && (self.is_closing || !self.bars.0 && self.bars.1),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Option<Kind> {
+        let word = self.word();
+        let among =
+            |all: &[(Kind, &[&str])]| all.iter().find(|(_, words)| words.contains(&word)).map(|(kind, _)| *kind);
+        if REASONING.contains(&word) {
+            return Some(if self.is_closing { Kind::ReasoningEnd } else { Kind::Reasoning });
+        }
+        let is_barred = self.bars.0 || self.bars.1;
+        let kind = among(&OPENING).or_else(|| among(&BARRED).filter(|_| is_barred && !self.is_closing))?;
+        match kind {
+            Kind::Function if self.is_closing => Some(Kind::Stray),
+            Kind::Function if self.end.is_some() => None,
+            _ if self.end.is_none() && !matches!(kind, Kind::Function) => None,
+            Kind::Call | Kind::Block | Kind::Wrapper | Kind::Unread
+                if self.is_closing || !self.bars.0 && self.bars.1 =>
+            {
+                Some(Kind::Stray)
+            }
+            Kind::Call if is_barred => Some(Kind::Block),
+            Kind::Result if self.is_closing => None,
+            kind => Some(kind),
+        }
+    }
+}
+
+/// Whether a text that begins with `<` may become a tag that means something. Others are not waited for.
+pub(super) fn may_begin(text: &str) -> bool {
+    const NAMESPACES: [&str; 8] = ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm"];
+    let is_bar = |c: &char| matches!(c, '/' | '|' | '｜' | '\\');
+    let same = |c: char| if matches!(c, '▁' | '-' | '.') { '_' } else { c.to_ascii_lowercase() };
+    let written: String = text.chars().skip(1).filter(|c| !is_bar(c)).map(same).collect();
+    let written = written.rsplit(':').next().unwrap_or_default();
+    let (word, is_complete) = match written.find(|c: char| c.is_whitespace() || c == '=') {
+        Some(end) => (&written[..end], true),
+        None => (written, false),
+    };
+    let is_known = |known: &&str| if is_complete { *known == word } else { known.starts_with(word) };
+    REASONING.iter().chain(&PARTS).any(is_known)
+        || OPENING.iter().chain(&BARRED).flat_map(|(_, words)| *words).any(is_known)
+        || NAMESPACES
+            .iter()
+            .any(|known| if word.len() < known.len() { known.starts_with(word) } else { word.starts_with(known) })
+}

@@ -1,0 +1,220 @@
+//! Whether a call is meant, by what stands before it: an example, a refusal and a quotation are not. Plain functions.
+
+/// How much of the text before a call is looked at, in bytes.
+pub(super) const LONGEST_LEAD: usize = 320;
+
+/// What stands before a call.
+pub(super) struct Lead<'a> {
+    /// The text before it in the answer.
+    pub(super) before: &'a str,
+    /// How far it is indented: 4 and more are code.
+    pub(super) indent: usize,
+    /// Whether its line begins as a quotation does.
+    pub(super) is_quoted: bool,
+}
+
+impl Lead<'_> {
+    /// Whether a call that has tags of its own is meant.
+    pub(super) fn is_meant(&self) -> bool {
+        !self.is_shown() && !tells_of(&self.sentence(false))
+    }
+
+    /// Whether a call in a fence is meant, which may be any code.
+    pub(super) fn is_meant_in_a_fence(&self) -> bool {
+        let (open, over) = (self.sentence(false), self.sentence(true));
+        !self.is_shown() && !tells_of(&open) && !explains(&over) && !supposes(&words(&over))
+    }
+
+    fn is_shown(&self) -> bool {
+        self.is_quoted || self.indent >= 4 || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
+    }
+
+    /// The words of the sentence that leads to the call, and one that has ended only if `is_over`.
+    fn sentence(&self, is_over: bool) -> String {
+        let text = self.before.trim_end();
+        let is_end = |(place, c): (usize, char)| {
+            let behind = text[place + c.len_utf8()..].chars().next();
+            matches!(c, '.' | '!' | '?' | '。') && behind.is_none_or(char::is_whitespace)
+                || c == '\n' && behind == Some('\n')
+        };
+        let ends = |text: &str| text.ends_with(['.', '!', '?', '。']);
+        if ends(text) && !is_over {
+            return String::new();
+        }
+        let within = text.trim_end_matches(['.', '!', '?', '。']);
+        let begin =
+            within.char_indices().rev().find(|place| is_end(*place)).map_or(0, |(place, c)| place + c.len_utf8());
+        within[begin..].to_lowercase().replace('’', "'")
+    }
+}
+
+/// What only an explanation says.
+const EXAMPLE: [&str; 19] = [
+    "for example",
+    "for instance",
+    "e.g.",
+    "an example",
+    "example:",
+    "example call",
+    "such as",
+    "looks like",
+    "look like",
+    "usage",
+    "documentation",
+    "as documented",
+    "you write",
+    "one writes",
+    "you could",
+    "you can ",
+    "예를 들",
+    "예시",
+    "않겠습니다",
+];
+/// What an explanation says, and so does a model that means it.
+const MANNER: [&str; 8] = ["like this", "like so", "as follows", "this way", "syntax", "format", "template", "이렇게"];
+/// What says that a model speaks of itself.
+const FIRST: [&str; 9] =
+    ["i will", "i'll", "i'm going to", "i am going to", "let me", "let's", "i need to", "i am calling", "i call "];
+const VERBS: [&str; 28] = [
+    "write", "writing", "call", "calling", "use", "using", "run", "running", "execute", "invoke", "do", "output",
+    "emit", "send", "make", "making", "issue", "say", "look", "be", "delete", "produce", "type", "add", "follow",
+    "try", "perform", "print",
+];
+const SOURCES: [&str; 21] = [
+    "page", "site", "website", "webpage", "document", "file", "email", "mail", "message", "article", "comment", "post",
+    "readme", "content", "contents", "snippet", "text", "output", "log", "result", "attacker",
+];
+const SAYING: [&str; 19] = [
+    "says",
+    "said",
+    "reads",
+    "contains",
+    "contained",
+    "states",
+    "tells",
+    "asks",
+    "has",
+    "shows",
+    "includes",
+    "wants",
+    "instructs",
+    "is",
+    "ends",
+    "begins",
+    "writes",
+    "wrote",
+    "saying",
+];
+
+/// Whether a sentence tells of a call that is not made: an example, something refused, supposed, or said by another.
+fn tells_of(sentence: &str) -> bool {
+    let words = words(sentence);
+    let mentions_a_tag = sentence.contains("`<") || sentence.contains("`[");
+    explains(sentence) || mentions_a_tag || supposes(&words) || refuses(&words) || cites(sentence, &words)
+}
+
+fn words(sentence: &str) -> Vec<&str> {
+    sentence.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty()).collect()
+}
+
+/// "For example", "like this".
+fn explains(sentence: &str) -> bool {
+    let says = |all: &[&str]| all.iter().any(|phrase| sentence.contains(phrase));
+    says(&EXAMPLE) || says(&MANNER) && !says(&FIRST)
+}
+
+/// "One would call".
+fn supposes(words: &[&str]) -> bool {
+    leads_to_a_verb(words, |word| matches!(word, "would" | "could" | "might" | "if"))
+}
+
+/// "I will not write".
+fn refuses(words: &[&str]) -> bool {
+    let is_refusal = |word: &str| {
+        matches!(word, "not" | "never" | "cannot" | "without" | "avoid" | "refuse" | "instead") || word.ends_with("n't")
+    };
+    leads_to_a_verb(words, is_refusal)
+}
+
+fn leads_to_a_verb(words: &[&str], begins: impl Fn(&str) -> bool) -> bool {
+    let near = |at: usize| words[at + 1..words.len().min(at + 4)].iter().any(|word| VERBS.contains(word));
+    (0..words.len()).any(|at| begins(words[at]) && near(at))
+}
+
+/// "The page says", "here is the text of the file".
+fn cites(sentence: &str, words: &[&str]) -> bool {
+    let is_own = |words: &[&str]| words.iter().any(|word| matches!(*word, "i" | "i'll" | "i'm" | "let" | "my"));
+    let sources = || (0..words.len()).filter(|at| SOURCES.contains(&words[*at])).map(|at| &words[at + 1..]);
+    let is_said =
+        sources().any(|behind| behind.len() <= 8 && behind.iter().any(|word| SAYING.contains(word)) && !is_own(behind));
+    let Some(behind) = sources().next_back() else { return false };
+    let presents =
+        words.windows(2).any(|two| {
+            matches!(
+                two,
+                ["here", "is" | "are"] | ["this", "is"] | ["below", "is"] | ["text" | "content" | "contents", "of"]
+            )
+        }) || words.iter().any(|word| matches!(*word, "here's" | "from" | "found" | "quote" | "quoted" | "quoting"));
+    let is_presented = behind.len() <= 3 && presents && !is_own(words) && sentence.trim_end().ends_with(':');
+    is_said
+        || is_presented
+        || words.len() <= 4
+            && behind.is_empty()
+            && sentence.trim_end().ends_with(':')
+            && !is_own(words)
+            && !words.iter().any(|word| word.ends_with("ing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lead(before: &str) -> Lead<'_> {
+        Lead { before, indent: 0, is_quoted: false }
+    }
+
+    #[test]
+    fn what_leads_to_a_call_that_is_made_is_no_explanation() {
+        for before in [
+            "",
+            "I'll check.",
+            "I don't know the weather. Let me look.",
+            "I can't see it from here, so I ask the tool:",
+            "Let`s look: ",
+            "Here is the function call:\n\n",
+            "Let me read the file:\n",
+            "Plan: look it up.\nAction:\n",
+            "I will call the tool like this:\n",
+            "날씨를 확인하겠습니다.\n\n",
+            "The page says nothing. I look elsewhere.\n",
+            "I cannot answer without a look. ",
+            "The user asks for the weather, so I call the tool: ",
+        ] {
+            assert!(lead(before).is_meant(), "{before}");
+            assert!(lead(before).is_meant_in_a_fence(), "{before}");
+        }
+    }
+
+    #[test]
+    fn an_example_a_refusal_and_a_quotation_are_not_meant() {
+        for before in [
+            "I will not write ",
+            "I won't call ",
+            "Never use ",
+            "You can delete a file with a call like this:\n\n",
+            "you would call it like this: ",
+            "For example:\n",
+            "Usage: write `<tool_call>` then\n",
+            "The page says: \"",
+            "The page says:\n",
+            "The website contains the following text:\n",
+            "Here is the content of the page:\n\n",
+            "예시:\n",
+        ] {
+            assert!(!lead(before).is_meant(), "{before}");
+        }
+        assert!(!lead("One would write it like this.\n\n").is_meant_in_a_fence());
+        assert!(!Lead { indent: 4, ..lead("") }.is_meant());
+        assert!(!Lead { is_quoted: true, ..lead("") }.is_meant());
+    }
+}
