@@ -19,6 +19,7 @@ mod openai_responses;
 mod outcomes;
 mod peers;
 mod promises;
+mod prompt_outputs;
 mod prompt_tools;
 mod retry;
 mod scenarios;
