@@ -12,13 +12,14 @@ use bytes::Bytes;
 use reqwest::Version;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, of_status};
 use super::retry_after;
 use super::sse::Decoder;
 use crate::error::{ProviderError, ProviderErrorKind};
+use crate::secrets::Secrets;
 
 /// A client for one server. Its connections are shared by all requests.
 pub(crate) struct Http {
@@ -26,7 +27,7 @@ pub(crate) struct Http {
     /// The server has answered by HTTP/1.1, where every request has a connection for itself.
     is_plain: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
-    secrets: Vec<SecretString>,
+    secrets: Secrets,
     /// How long connecting may take.
     pub(crate) connect_timeout: Duration,
     /// For how long nothing may arrive of a reply that has begun.
@@ -51,7 +52,7 @@ impl Default for Http {
             lanes: Mutex::default(),
             is_plain: AtomicBool::new(false),
             headers: Ok(json),
-            secrets: Vec::new(),
+            secrets: Secrets::default(),
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             total_timeout: TOTAL_TIMEOUT,
@@ -79,7 +80,7 @@ impl Http {
     /// The same for a value that is shown nowhere. `prefix` is no part of the secret.
     pub(crate) fn secret_header(&mut self, name: &str, prefix: &str, secret: SecretString) {
         self.header(name, &format!("{prefix}{}", secret.expose_secret()));
-        self.secrets.push(secret);
+        self.secrets.add(secret);
     }
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
@@ -98,15 +99,6 @@ impl Http {
             true => Ok(answer),
             false => Err(answer.refusal().await),
         }
-    }
-
-    /// What a text shows, without the secrets in it.
-    fn redact(&self, text: &str) -> String {
-        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret);
-        // Placeholders such as `none` are not secrets, but words that a message may need.
-        secrets
-            .filter(|secret| secret.len() >= SHORTEST_SECRET)
-            .fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
     }
 
     /// A lane with room for one more request.
@@ -148,7 +140,7 @@ impl Http {
             ProviderErrorKind::Connection
         };
         // The URL is left out of the rest, for it may hold a secret.
-        ProviderError::new(kind, self.redact(&format!("{host}{}", chain(&error.without_url()))))
+        ProviderError::new(kind, self.secrets.redact(&format!("{host}{}", chain(&error.without_url()))))
     }
 }
 
@@ -217,7 +209,7 @@ impl Answer<'_> {
     pub(crate) fn failed(&self, failure: &Failure) -> ProviderError {
         let status = Some(self.response.status()).filter(|status| !status.is_success());
         let status = status.map(|status| status.as_u16()).or(failure.status);
-        let said = head(&self.http.redact(&failure.message), LONGEST_MESSAGE);
+        let said = head(&self.http.secrets.redact(&failure.message), LONGEST_MESSAGE);
         let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
         let error = ProviderError::new(failure.kind(status), message);
         let request_id = failure.request_id.as_deref().map(Into::into);
@@ -230,7 +222,7 @@ impl Answer<'_> {
             [] => format!("{what}; it is empty"),
             _ => format!("{what}; it begins: {}", self.head(body)),
         };
-        ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.redact(&message))
+        ProviderError::new(ProviderErrorKind::InvalidResponse, self.http.secrets.redact(&message))
     }
 
     /// The same error with the request's id, and with what the headers say of another try.
@@ -306,7 +298,7 @@ impl Answer<'_> {
     }
 
     fn head(&self, body: &[u8]) -> String {
-        head(&self.http.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
+        head(&self.http.secrets.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
     }
 }
 
@@ -373,7 +365,6 @@ const LONGEST_END: Duration = Duration::from_millis(50);
 const LARGEST_BODY: usize = 64 << 20;
 const LONGEST_HEAD: usize = 512;
 const LONGEST_MESSAGE: usize = 4096;
-const SHORTEST_SECRET: usize = 8;
 const MOST_REDIRECTS: usize = 3;
 /// The headers in which vendors name a request.
 const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];

@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 4] = [
         "user",
         "runtime",
     ],
-    &["schema", "providers", "tools", "mcp"],
+    &["schema", "secrets", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
@@ -57,7 +57,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("unicode_general_category", &["name"]),
     ("unicode_normalization", &["name"]),
     ("reqwest", &["providers/http"]),
-    ("secrecy", &["providers/http", "providers/api"]),
+    ("secrecy", &["secrets", "providers/http", "providers/api"]),
     ("bytes", &["providers/http", "providers/body"]),
     ("jsonschema", &["schema"]),
     ("rmcp", &["mcp"]),

@@ -1,0 +1,62 @@
+//! Values that no text may show, and texts without them. Pure.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::fmt;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// The length in bytes below which a value is not hidden. Shorter ones are placeholders such as `none`, and words that a
+/// message may need.
+const SHORTEST: usize = 6;
+const MARK: &str = "[redacted]";
+
+/// Values that must be shown nowhere.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Vec<SecretString>);
+
+impl Secrets {
+    /// One more value. Values shorter than [`SHORTEST`] are left out.
+    pub(crate) fn add(&mut self, secret: SecretString) {
+        let is_new = || self.0.iter().all(|other| other.expose_secret() != secret.expose_secret());
+        if secret.expose_secret().len() >= SHORTEST && is_new() {
+            self.0.push(secret);
+            // One may stand within another.
+            self.0.sort_by_key(|secret| Reverse(secret.expose_secret().len()));
+        }
+    }
+
+    /// The text with a mark in place of each value.
+    pub(crate) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.iter().map(|secret| secret.expose_secret()).fold(Cow::Borrowed(text), |text, secret| {
+            match text.contains(secret) {
+                true => Cow::Owned(text.replace(secret, MARK)),
+                false => text,
+            }
+        })
+    }
+}
+
+/// Shows how many values there are, and none of them.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_hidden_the_longest_first_and_words_are_left_alone() {
+        let mut secrets = Secrets::default();
+        for value in ["canary", "canary-0123456789", "none", "", "canary"] {
+            secrets.add(value.into());
+        }
+        let text = "none of canary-0123456789, canary or canar";
+        assert_eq!(secrets.redact(text), "none of [redacted], [redacted] or canar");
+        assert!(matches!(secrets.redact("nothing here"), Cow::Borrowed("nothing here")));
+        assert_eq!(format!("{secrets:?}"), "Secrets(2)");
+    }
+}
