@@ -12,8 +12,10 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::{Line, Lines};
+use super::redaction::Redaction;
 use super::remote::Command;
 use crate::message::Name;
+use crate::secrets::Secrets;
 
 /// Of our environment, what programs need to run at all.
 const INHERITED: [&str; 25] = [
@@ -78,7 +80,9 @@ impl Child {
             return Err(io::Error::other("the process has no standard streams"));
         };
         let said = Arc::default();
-        let listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(server), errors, Arc::clone(&said))));
+        let secrets = Redaction::of_command(command).given;
+        let listening = listen(Arc::clone(server), secrets, errors, Arc::clone(&said));
+        let listening = AbortOnDropHandle::new(tokio::spawn(listening));
         Ok((Self { process, said, listening }, input, output))
     }
 
@@ -121,8 +125,13 @@ impl Drop for Child {
     }
 }
 
-/// Passes what a server says on its standard error to the log, and keeps the last of it.
-async fn listen(server: Name, mut errors: impl AsyncRead + Unpin, said: Arc<Mutex<VecDeque<String>>>) {
+/// Passes what a server says on its standard error to the log, and keeps the last of it, both without secrets.
+async fn listen(
+    server: Name,
+    secrets: Secrets,
+    mut errors: impl AsyncRead + Unpin,
+    said: Arc<Mutex<VecDeque<String>>>,
+) {
     let (mut lines, mut buffer) = (Lines::new(64 * 1024), vec![0; 8 * 1024]);
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         let mut bytes = &buffer[..count];
@@ -131,6 +140,7 @@ async fn listen(server: Name, mut errors: impl AsyncRead + Unpin, said: Arc<Mute
             bytes = rest;
             if let Some(Line::Whole(line)) = line {
                 let text = String::from_utf8_lossy(&line);
+                let text = secrets.redact(&text);
                 tracing::debug!(%server, "{text}");
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());

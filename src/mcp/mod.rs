@@ -58,6 +58,8 @@ mod names;
 mod offered;
 mod output;
 mod overflow;
+mod redacted;
+mod redaction;
 mod remote;
 mod request;
 mod server;

@@ -55,6 +55,9 @@ impl Offered {
             _ => None,
         };
         let mut output = output.ok_or_else(|| self.error("it answered with something that is no tool's result"))?;
+        if output.is_error {
+            output.content.text = self.link.server.without_secrets(&output.content.text).into();
+        }
         let most = self.link.server.settings.most_text;
         output.content.text = self.link.overflow.fit(&self.link.name, output.content.text, most).await;
         if output.is_error {

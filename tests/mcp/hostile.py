@@ -72,6 +72,18 @@ def act(request, arguments):
         return text(json.dumps(received))
     if what == "environment":
         return text(json.dumps({**os.environ, "cwd": os.getcwd()}))
+    if what == "reveal":
+        known = json.dumps([os.environ["GIVEN_TOKEN"], os.environ["GIVEN_ZONE"], sys.argv[2:]])
+        if arguments["by"] == "protocol_error":
+            send({"id": request["id"], "error": {"code": -32000, "message": known, "data": known}})
+            return None
+        if arguments["by"] == "crash":
+            print("x" * 385 + " " + known, file=sys.stderr, flush=True)
+            os._exit(3)
+        if arguments["by"] == "progress":
+            params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1, "message": known}
+            send({"method": "notifications/progress", "params": params})
+        return text(known, isError=arguments["by"] == "error")
     if what == "error":
         return text("it went wrong", isError=True)
     if what == "protocol_error":
@@ -177,6 +189,9 @@ def handle(message):
 
 def main():
     add("do", schema={"type": "object", "properties": {"what": {"type": "string"}}})
+    if "EXIT" in os.environ:
+        print(f"I refuse to start with {sys.argv} and {os.environ['GIVEN_TOKEN']}", file=sys.stderr, flush=True)
+        sys.exit(7)
     if mode == "exit":
         print("I refuse to start", file=sys.stderr, flush=True)
         sys.exit(7)
