@@ -83,7 +83,9 @@ impl Servers {
         self
     }
 
-    /// What was approved before, see [`Connections::pins`].
+    /// What was approved in an earlier run, see [`Connections::pins`]. Of a server that is in it a tool is offered only as it
+    /// was approved: one that has changed, and one that is new, waits for [`Connection::approve`]. The tools of other servers
+    /// are approved as they are when they are first seen.
     pub fn pins(mut self, pins: Pins) -> Self {
         self.pins = pins;
         self
@@ -106,7 +108,7 @@ impl Servers {
                 return Err(entry("another server has that name".to_owned()));
             }
             let name: Name = name.into();
-            let catalogue = Catalogue::with_pins(self.pins.remove(&name).unwrap_or_default());
+            let catalogue = Catalogue::new(self.pins.remove(&name));
             let link = Link::open(Arc::clone(&name), server, catalogue, Arc::clone(&overflow), revised.clone());
             opening.push(async { link.await.map_err(|reason| Error::Connect { server: name, reason: reason.into() }) });
         }
@@ -259,7 +261,7 @@ pub struct ToolInfo {
     pub parameters: Value,
     /// Stands for all of this.
     pub fingerprint: Fingerprint,
-    /// Whether it is approved as it is. If not, it has changed, and is not offered.
+    /// Whether it is approved as it is. If not, it has changed or is new, and is not offered.
     pub is_approved: bool,
     /// Other tools that the description names. A description that tells models to use other tools is suspicious.
     pub mentions: Vec<Arc<str>>,

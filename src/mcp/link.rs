@@ -117,7 +117,7 @@ impl Link {
 
     /// Takes over what the server lists.
     fn relist(&self, listed: &[Value]) {
-        self.change(|catalogue| catalogue.update(listed, self.server.settings.on_change));
+        self.change(|catalogue| catalogue.update(listed, &self.server.settings));
         for refused in self.catalogue().refused() {
             tracing::warn!("{}", refused.of(&self.name));
         }

@@ -31,7 +31,8 @@
 //!
 //! **Trust.** What a server says of its tools is read by models, so it is pinned: a tool whose name, description or schema
 //! is not what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
-//! [`Connections::pins`] keeps the pins for the next run. Schemas that refer to elsewhere or in a circle, or are too deep or
+//! [`Connections::pins`] keeps the pins for the next run, in which new tools wait for approval as well. [`Server::only`] and
+//! [`Server::without`] say which tools of a server are wanted at all. Schemas that refer to elsewhere or in a circle, or are too deep or
 //! too large, are refused. Characters that a person does not see are taken out of descriptions. A server may ask us for
 //! nothing: sampling, elicitation and roots are denied.
 //!

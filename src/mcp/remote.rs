@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::catalogue::OnChange;
+use super::catalogue::{OnChange, Selection};
 use super::redaction::Redaction;
 
 /// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
@@ -54,6 +54,7 @@ pub(super) struct Settings {
     pub(super) most_text: usize,
     pub(super) longest_message: usize,
     pub(super) on_change: OnChange,
+    pub(super) tools: Selection,
 }
 
 impl Default for Settings {
@@ -65,6 +66,7 @@ impl Default for Settings {
             most_text: 100_000,
             longest_message: 16 * 1024 * 1024,
             on_change: OnChange::default(),
+            tools: Selection::default(),
         }
     }
 }
@@ -154,6 +156,19 @@ impl Server {
     /// bounded by 16 MiB in any case.
     pub fn longest_message(mut self, bytes: usize) -> Self {
         self.settings.longest_message = bytes;
+        self
+    }
+
+    /// Of the server's tools only these, by the server's names; called again, these as well. Default: all. A name that the
+    /// server does not have is among [`Connections::refused`](super::Connections::refused).
+    pub fn only<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.settings.tools.only.get_or_insert_default().extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Of the server's tools not these, by the server's names. Default: none is left out.
+    pub fn without<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.settings.tools.without.extend(tools.into_iter().map(Into::into));
         self
     }
 
