@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::error::Error;
 use super::link::Link;
 use super::output;
+use super::visible::visible;
 use crate::message::{Content, Name};
 
 /// The most entries of a list.
@@ -248,12 +249,17 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// A description, as models may be given it.
+fn shown(description: String) -> Arc<str> {
+    visible(&description).into()
+}
+
 impl From<rmcp::model::Resource> for Resource {
     fn from(resource: rmcp::model::Resource) -> Self {
         Self {
             uri: resource.uri.into(),
             name: resource.name.into(),
-            description: resource.description.map(Into::into),
+            description: resource.description.map(shown),
             media_type: resource.mime_type.map(Into::into),
             size: resource.size,
         }
@@ -265,7 +271,7 @@ impl From<rmcp::model::ResourceTemplate> for Resource {
         Self {
             uri: template.uri_template.into(),
             name: template.name.into(),
-            description: template.description.map(Into::into),
+            description: template.description.map(shown),
             media_type: template.mime_type.map(Into::into),
             size: None,
         }
@@ -276,12 +282,12 @@ impl From<rmcp::model::Prompt> for Prompt {
     fn from(prompt: rmcp::model::Prompt) -> Self {
         let argument = |argument: rmcp::model::PromptArgument| PromptArgument {
             name: argument.name.into(),
-            description: argument.description.map(Into::into),
+            description: argument.description.map(shown),
             is_required: argument.required == Some(true),
         };
         Self {
             name: prompt.name.into(),
-            description: prompt.description.map(Into::into),
+            description: prompt.description.map(shown),
             arguments: prompt.arguments.unwrap_or_default().into_iter().map(argument).collect(),
         }
     }

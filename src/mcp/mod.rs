@@ -33,8 +33,10 @@
 //! is not what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
 //! [`Connections::pins`] keeps the pins for the next run, in which new tools wait for approval as well. [`Server::only`] and
 //! [`Server::without`] say which tools of a server are wanted at all. Schemas that refer to elsewhere or in a circle, or are too deep or
-//! too large, are refused. Characters that a person does not see are taken out of descriptions. A server may ask us for
-//! nothing: sampling, elicitation and roots are denied.
+//! too large, are refused. Characters that a person does not see are taken out of all that models read of a server:
+//! descriptions, schemas, results and errors. A schema that has them in what is sent back, such as names and values, is
+//! refused. What the server is given by its configuration is taken out too: keys and tokens out of everything, all else out of
+//! errors and logs. A server may ask us for nothing: sampling, elicitation and roots are denied.
 //!
 //! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
 //! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
@@ -68,6 +70,7 @@ mod session;
 mod stdio;
 mod streamable_http;
 mod tap;
+mod visible;
 
 pub use catalogue::OnChange;
 pub use connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource};

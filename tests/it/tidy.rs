@@ -58,6 +58,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("unicode_normalization", &["name"]),
     ("reqwest", &["redirects", "providers/http", "mcp/streamable_http"]),
     ("secrecy", &["secrets", "providers/http", "providers/api"]),
+    ("icu_properties", &["mcp/visible"]),
     ("url", &["mcp/redaction", "mcp/remote"]),
     ("bytes", &["providers/http", "providers/body"]),
     ("jsonschema", &["schema"]),

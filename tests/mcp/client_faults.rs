@@ -455,6 +455,23 @@ async fn fault_106_a_description_is_shown_as_models_read_it_and_what_it_mentions
 }
 
 #[tokio::test]
+async fn fault_106_nothing_that_cannot_be_seen_reaches_a_model_and_who_approves_sees_the_same() {
+    let (runtime, servers) = with(hostile(&["hidden"])).await;
+    assert_eq!(offered(&runtime).await, ["do", "quiet"]);
+    let quiet = servers.tools().into_iter().find(|tool| &*tool.tool == "quiet").unwrap();
+    assert_eq!(&*quiet.description, "Does it.");
+    assert_eq!(quiet.parameters["properties"], json!({"x": {"description": "A thing.", "enum": ["a"]}}));
+    let report = runtime.run("clerk", "schema of quiet").await.unwrap().to_string();
+    assert_eq!(serde_json::from_str::<Value>(&report).unwrap(), quiet.parameters);
+    let refused: Vec<String> = servers.refused().iter().map(|refused| refused.tool.to_string()).collect();
+    assert_eq!(refused, ["name_of_property", "value"]);
+    for by in ["result", "error", "protocol_error"] {
+        let said = call(&runtime, "do", json!({"what": "hide", "by": by})).await.content.text;
+        assert!(said.ends_with("A thing."), "{by}: {said:?}");
+    }
+}
+
+#[tokio::test]
 async fn fault_107_hostile_schemas_are_refused_and_their_siblings_are_not() {
     // A server that would hear it if a schema were fetched.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
