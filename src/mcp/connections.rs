@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -91,11 +91,16 @@ impl Servers {
         self
     }
 
-    /// Starts or reaches all of them at once. Must be called within a tokio runtime.
+    /// Starts or reaches all of them at once, and waits until each is there or has failed. Must be called within a tokio
+    /// runtime.
+    ///
+    /// A server that is not there does not keep the others from being used: [`Connections::unavailable`] says why it is not,
+    /// and it is tried again like one that has ended. When it is there, its tools join.
     ///
     /// # Errors
     ///
-    /// When a server's name is taken or no name, or a server is not there in time. Then none is left running.
+    /// When a server's name is taken or no name; then none is started. When none of the servers is there; then none is left
+    /// running.
     pub async fn connect(mut self) -> Result<Connections, Error> {
         let overflow = Arc::new(Overflow::in_folder(self.long_texts));
         let (revised, revisions) = watch::channel(());
@@ -109,15 +114,15 @@ impl Servers {
             }
             let name: Name = name.into();
             let catalogue = Catalogue::new(self.pins.remove(&name));
-            let link = Link::open(Arc::clone(&name), server, catalogue, Arc::clone(&overflow), revised.clone());
-            opening.push(async { link.await.map_err(|reason| Error::Connect { server: name, reason: reason.into() }) });
+            opening.push(Link::open(name, server, catalogue, Arc::clone(&overflow), revised.clone()));
         }
-        let (mut links, mut keeping) = (Vec::new(), JoinSet::new());
-        for (link, live) in try_join_all(opening).await? {
-            keeping.spawn(Arc::clone(&link).keep(live));
-            links.push(link);
+        let opened = join_all(opening).await;
+        let mut absent: Vec<Error> = opened.iter().filter_map(|(link, _)| absence(link)).collect();
+        if !opened.is_empty() && absent.len() == opened.len() {
+            return Err(if absent.len() == 1 { absent.remove(0) } else { Error::NoServer { errors: absent } });
         }
-        let links: Arc<[Arc<Link>]> = links.into();
+        let links: Arc<[Arc<Link>]> = opened.iter().map(|(link, _)| Arc::clone(link)).collect();
+        let keeping = opened.into_iter().map(|(link, live)| link.keep(live)).collect();
         let members = Arc::<Mutex<Vec<Member>>>::default();
         let settling = AbortOnDropHandle::new(tokio::spawn(settle(revisions, Arc::clone(&members))));
         Ok(Connections { links, members, keeping, _settling: settling })
@@ -127,8 +132,8 @@ impl Servers {
 /// Servers that we are connected to. Dropped, their processes are killed with all that they started, and their tools
 /// leave the runtimes.
 ///
-/// A server that ends is started again: after half a second, then after twice as long each time, up to 30 s. What was
-/// asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
+/// A server that ends, or was not there, is started again: after half a second, then after twice as long each time, up to
+/// 30 s. What was asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
 #[derive(Debug)]
 pub struct Connections {
     links: Arc<[Arc<Link>]>,
@@ -174,6 +179,13 @@ impl Connections {
             name: name.into(),
             known: self.links.iter().map(|link| Arc::clone(&link.name)).collect(),
         })
+    }
+
+    /// The servers that are not there now, and why: those that could not be started or reached, and those that have ended.
+    /// They are tried again.
+    #[must_use]
+    pub fn unavailable(&self) -> Vec<Error> {
+        self.links.iter().filter_map(absence).collect()
     }
 
     /// All tools that could be offered, with all that a person should see who approves them: servers in their order,
@@ -229,6 +241,11 @@ impl Drop for Connections {
         let members = std::mem::take(&mut *lock(&self.members));
         drop(members);
     }
+}
+
+/// Why a server is not there, if it is not.
+fn absence(link: &Arc<Link>) -> Option<Error> {
+    link.absence().map(|reason| Error::Connect { server: Arc::clone(&link.name), reason })
 }
 
 /// Lets every runtime have the tools as they are, whenever they change, and forgets those that nobody has any more.

@@ -28,6 +28,12 @@ pub enum Error {
         /// What is wrong.
         reason: Arc<str>,
     },
+    /// None of several servers could be started or reached.
+    #[error("no MCP server is there; {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NoServer {
+        /// Why, of each.
+        errors: Vec<Self>,
+    },
     /// A server could not be started or reached.
     #[error("MCP server `{server}`: {reason}")]
     Connect {

@@ -12,6 +12,9 @@
 //!     .server("search", mcp::Server::http("https://example.com/mcp").bearer_token("…"))
 //!     .connect()
 //!     .await?;
+//! for error in connections.unavailable() {
+//!     eprintln!("{error}"); // the others work, and this one joins when it is there
+//! }
 //! connections.join(&runtime)?; // their tools, now and after every change
 //!
 //! let files = connections.server("files")?;

@@ -137,14 +137,48 @@ async fn fault_101_a_server_that_does_not_come_back_fails_calls_with_the_reason(
 
 #[tokio::test]
 async fn fault_101_a_server_that_does_not_start_is_an_error_with_what_it_said() {
-    let error =
-        Servers::new().server("ok", hostile(&[])).server("bad", hostile(&["exit"])).connect().await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.starts_with("MCP server `bad`: could not connect: "), "{text}");
-    assert!(text.ends_with("it ended (exit status: 7); the last that it said: I refuse to start"), "{text}");
-    let missing =
-        Servers::new().server("none", Server::stdio("/no/such/program", [""; 0])).connect().await.unwrap_err();
-    assert!(missing.to_string().starts_with("MCP server `none`: could not start /no/such/program: "), "{missing}");
+    let exits = || Servers::new().server("bad", hostile(&["exit"]));
+    let missing = || Server::stdio("/no/such/program", [""; 0]);
+    let bad = exits().connect().await.unwrap_err();
+    assert!(bad.to_string().starts_with("MCP server `bad`: could not connect: "), "{bad}");
+    assert!(bad.to_string().ends_with("it ended (exit status: 7); the last that it said: I refuse to start"), "{bad}");
+    let none = Servers::new().server("none", missing()).connect().await.unwrap_err();
+    assert!(none.to_string().starts_with("MCP server `none`: could not start /no/such/program: "), "{none}");
+    let both = exits().server("none", missing()).connect().await.unwrap_err();
+    assert_eq!(both, Error::NoServer { errors: vec![bad, none] });
+    assert!(both.to_string().starts_with("no MCP server is there; MCP server `bad`: "), "{both}");
+    assert!(Servers::new().connect().await.unwrap().tools().is_empty(), "no servers are no error");
+}
+
+#[tokio::test]
+async fn fault_101_a_server_that_fails_takes_no_other_down_and_joins_when_it_is_there() {
+    let (runtime, place) = (runtime(), folder("late"));
+    let ready = place.join("ready");
+    let late = hostile(&["late", ready.to_str().unwrap(), "more"]);
+    let never = Server::stdio("/no/such/program", [""; 0]);
+    let servers = Servers::new().server("ok", hostile(&[])).server("late", late).server("never", never);
+    let servers = servers.connect().await.unwrap();
+    servers.join(&runtime).unwrap();
+    assert_eq!(offered(&runtime).await, ["do"]);
+    assert_eq!(have(&runtime, json!({"what": "echo", "text": "well"})).await, "well");
+    let absent = |names: &[&str]| {
+        let absent = servers.unavailable();
+        assert!(absent.iter().all(|error| matches!(error, Error::Connect { .. })), "{absent:?}");
+        let texts: Vec<String> = absent.iter().map(ToString::to_string).collect();
+        names.len() == texts.len()
+            && names
+                .iter()
+                .zip(&texts)
+                .all(|(name, text)| text.starts_with(&format!("MCP server `{name}`: could not ")))
+    };
+    assert!(absent(&["late", "never"]), "{:?}", servers.unavailable());
+    let failed = servers.server("late").unwrap().resources().await.unwrap_err().to_string();
+    assert!(failed.ends_with("the last that it said: not yet"), "{failed}");
+
+    std::fs::write(ready, "").unwrap();
+    until_offered(&runtime, &["ok__do", "late__do", "more"]).await;
+    assert!(absent(&["never"]), "{:?}", servers.unavailable());
+    servers.close().await;
 }
 
 #[tokio::test]

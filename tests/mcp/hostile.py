@@ -216,6 +216,11 @@ def main():
     if mode == "once" and os.path.exists(argument):
         print("not a second time", file=sys.stderr, flush=True)
         sys.exit(8)
+    if mode == "late" and not os.path.exists(argument):
+        print("not yet", file=sys.stderr, flush=True)
+        sys.exit(8)
+    if mode == "late":
+        add(sys.argv[3])
     if mode == "once":
         open(argument, "w").close()
     if mode == "schemas":
