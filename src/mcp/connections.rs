@@ -46,13 +46,23 @@ impl Servers {
     /// The servers of a text in the usual form: `{"mcpServers": {name: {"command", "args", "env", "cwd"} | {"url",
     /// "headers"}}}`, in its order.
     ///
-    /// In values `${NAME}` and `${NAME:-default}` stand for variables of our environment. Of what other programs write
-    /// there, `type`, `timeout` (in milliseconds) and `disabled` are understood, `description`, `autoApprove` and
-    /// `alwaysAllow` ignored. Whoever writes this text may start programs here: it must come from somebody trusted.
+    /// The files of Claude Desktop and Code, Cursor, VS Code (`servers`), Windsurf (`serverUrl`), Gemini CLI (`httpUrl`,
+    /// `includeTools`, `excludeTools`), Cline, Roo Code (`disabledTools`) and Copilot CLI (`tools`) are of that form, with
+    /// comments where they allow them. Of what else they write, `type`, `disabled` and `timeout` are understood, and what a
+    /// person is asked before a call (`autoApprove`, `alwaysAllow`, `trust`) is ignored. A server that is disabled is left out
+    /// unread.
+    ///
+    /// Cline and Roo Code count a `timeout` in seconds, the others in milliseconds. So a number below 1000 is seconds, one above
+    /// 3600 is milliseconds, and what is between is refused. A server whose `timeout` is longer than what
+    /// [`longest`](Server::longest) would be has that time for a whole call.
+    ///
+    /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. Whoever writes this
+    /// text may start programs here: it must come from somebody trusted.
     ///
     /// # Errors
     ///
-    /// When it is not of that form, has other keys, or names a variable that is not set and has no default.
+    /// When it is not of that form, has a key that is not understood, or names a variable that is not set and has no default.
+    /// The error says what to write instead, and shows no value.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let servers = file::read(text, |name| std::env::var(name).ok())?;
         Ok(Self { servers, ..Self::default() })

@@ -59,6 +59,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("reqwest", &["redirects", "providers/http", "mcp/streamable_http"]),
     ("secrecy", &["secrets", "providers/http", "providers/api"]),
     ("icu_properties", &["mcp/visible"]),
+    ("json_strip_comments", &["mcp/file"]),
     ("url", &["mcp/redaction", "mcp/remote"]),
     ("bytes", &["providers/http", "providers/body"]),
     ("jsonschema", &["schema"]),
