@@ -93,11 +93,14 @@ impl Catalogue {
         self.tools.insert(tool, Arc::new(definition));
     }
 
-    /// Approves the definition that a tool has now; `false` if there is no such tool.
-    pub(super) fn approve(&mut self, tool: &str) -> bool {
-        let Some(definition) = self.tools.get(tool) else { return false };
-        self.pins.insert(Arc::clone(&definition.tool), definition.fingerprint.clone());
-        true
+    /// Approves a tool's definition if it is still the one that was shown. `None`: there is no such tool.
+    pub(super) fn approve(&mut self, tool: &str, shown: &Fingerprint) -> Option<bool> {
+        let definition = self.tools.get(tool)?;
+        let is_shown = definition.fingerprint == *shown;
+        if is_shown {
+            self.pins.insert(Arc::clone(&definition.tool), shown.clone());
+        }
+        Some(is_shown)
     }
 
     pub(super) fn is_approved(&self, definition: &Definition) -> bool {
@@ -154,6 +157,10 @@ mod tests {
         catalogue.refused().map(|refused| (refused.tool.to_string(), refused.reason.to_string())).collect()
     }
 
+    fn shown(catalogue: &Catalogue, tool: &str) -> Fingerprint {
+        catalogue.tools[tool].fingerprint.clone()
+    }
+
     fn offered(catalogue: &Catalogue) -> Vec<&str> {
         catalogue.tools().filter(|tool| catalogue.is_approved(tool)).map(|tool| &*tool.tool).collect()
     }
@@ -174,7 +181,13 @@ mod tests {
         assert_eq!(catalogue.objection(&before), Some("its definition has changed since it was offered"));
         assert_eq!(&*catalogue.refused().next().unwrap().tool, "a");
 
-        assert!(catalogue.approve("a") && !catalogue.approve("d"));
+        let shown = shown(&catalogue, "a");
+        assert_eq!(catalogue.approve("d", &shown), None);
+        catalogue.update(&[tool("a", "worse"), tool("b", "good"), tool("c", "new")], &Settings::default());
+        assert_eq!(catalogue.approve("a", &shown), Some(false), "it has changed since it was shown");
+        assert_eq!(offered(&catalogue), ["b", "c"]);
+        catalogue.update(&[tool("a", "evil"), tool("b", "good"), tool("c", "new")], &Settings::default());
+        assert_eq!(catalogue.approve("a", &shown), Some(true));
         assert_eq!(offered(&catalogue), ["a", "b", "c"]);
         assert_eq!(catalogue.objection(&before), Some("its definition has changed since it was offered"));
     }
@@ -201,7 +214,7 @@ mod tests {
             assert_eq!(refused(&now), [("b".to_owned(), "it is new; approve it".to_owned())]);
         }
         assert_eq!(now.pins(), before.pins());
-        assert!(now.approve("b"));
+        assert_eq!(now.approve("b", &shown(&now, "b")), Some(true));
         assert_eq!(offered(&now), ["a", "b"]);
 
         let mut none = Catalogue::new(Some(BTreeMap::new()));

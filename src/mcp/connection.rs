@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
+use super::definition::Fingerprint;
 use super::error::Error;
 use super::link::Link;
 use super::output;
@@ -86,17 +87,21 @@ impl Connection {
         &self.link.name
     }
 
-    /// Approves a tool's definition as it is now; from then on it is offered. `tool` is what the server calls it.
+    /// Approves a tool's definition as it was shown by [`Connections::tools`](super::Connections::tools); from then on it is
+    /// offered. `tool` is what the server calls it.
     ///
     /// # Errors
     ///
-    /// When the server has no such tool.
-    pub fn approve(&self, tool: &str) -> Result<(), Error> {
-        if self.link.change(|catalogue| catalogue.approve(tool)) {
-            return Ok(());
+    /// When the server has no such tool, or its definition is not what was shown any more.
+    pub fn approve(&self, tool: &str, shown: &Fingerprint) -> Result<(), Error> {
+        match self.link.change(|catalogue| catalogue.approve(tool, shown)) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Error::Changed { server: Arc::clone(&self.link.name), tool: tool.into() }),
+            None => {
+                let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
+                Err(Error::Unknown { name: tool.into(), known })
+            }
         }
-        let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
-        Err(Error::Unknown { name: tool.into(), known })
     }
 
     /// What can be read.

@@ -50,6 +50,14 @@ pub enum Error {
         /// Why.
         reason: Arc<str>,
     },
+    /// A tool that was to be approved is not what was shown any more.
+    #[error("MCP server `{server}`: the definition of tool `{tool}` has changed since it was shown")]
+    Changed {
+        /// The server.
+        server: Name,
+        /// What the server calls the tool.
+        tool: Arc<str>,
+    },
     /// There is no such server, or it has no such tool.
     #[error("there is no MCP server or tool `{name}`; there are {}", list(.known))]
     Unknown {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agentouto::mcp::{Error, OnChange, Server, Servers};
+use agentouto::mcp::{Connections, Error, OnChange, Server, Servers};
 use agentouto::{EventKind, Runtime, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -27,6 +27,12 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 /// What the server has received, methods with the request that they are about.
 async fn received(runtime: &Runtime) -> Vec<String> {
     serde_json::from_str(&have(runtime, json!({"what": "received"})).await).unwrap()
+}
+
+/// Approves a tool as it is shown.
+fn approve(servers: &Connections, tool: &str) {
+    let shown = servers.tools().into_iter().find(|shown| &*shown.tool == tool).unwrap();
+    servers.server(&shown.server).unwrap().approve(tool, &shown.fingerprint).unwrap();
 }
 
 fn is_alive(process: u64) -> bool {
@@ -384,8 +390,11 @@ async fn fault_105_a_changed_definition_is_disabled_until_it_is_approved() {
     assert_eq!(servers.pins(), before);
 
     let server = servers.server("srv").unwrap();
-    assert!(matches!(server.approve("none"), Err(Error::Unknown { .. })));
-    server.approve("pay").unwrap();
+    assert!(matches!(server.approve("none", &shown.fingerprint), Err(Error::Unknown { .. })));
+    let other = servers.tools().into_iter().find(|tool| &*tool.tool == "do").unwrap();
+    let changed = server.approve("pay", &other.fingerprint).unwrap_err();
+    assert_eq!(changed.to_string(), "MCP server `srv`: the definition of tool `pay` has changed since it was shown");
+    server.approve("pay", &shown.fingerprint).unwrap();
     until_offered(&runtime, &["do", "pay"]).await;
     assert_eq!(call(&runtime, "pay", json!({})).await.content.text.to_string(), "called pay");
     assert_ne!(servers.pins(), before);
@@ -417,7 +426,7 @@ async fn fault_105_pins_of_an_earlier_run_hold_and_changes_can_be_accepted() {
     let old = servers.pins();
     have(&runtime, json!({"what": "change", "tool": "pay", "description": "Other."})).await;
     until_offered(&runtime, &["do"]).await;
-    servers.server("srv").unwrap().approve("pay").unwrap();
+    approve(&servers, "pay");
     let other = servers.pins();
     drop(servers);
 
@@ -450,7 +459,7 @@ async fn fault_105_a_tool_that_a_pinned_server_adds_is_not_offered_until_it_is_a
     let refused: Vec<String> = servers.refused().iter().map(ToString::to_string).collect();
     let new = |tool: &str| format!("MCP server `srv`: tool `{tool}` is not offered: it is new; approve it");
     assert_eq!(refused, [new("more"), new("new")]);
-    servers.server("srv").unwrap().approve("new").unwrap();
+    approve(&servers, "new");
     until_offered(&runtime, &["do", "new", "pay"]).await;
 }
 
