@@ -11,7 +11,7 @@
 //!
 //! | floor | what | files |
 //! |---|---|---|
-//! | 3 | the outside | `schema` (of tools that strangers wrote), `secrets` (that no text shows), [`providers`], [`tools`], `mcp` |
+//! | 3 | the outside | `schema` (of tools that strangers wrote), `secrets` (that no text shows), `redirects` (which are followed), [`providers`], [`tools`], `mcp` |
 //! | 2 | actors | `panics` (where those of foreign code end), `call_ids`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `tool_run`, `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `message`, `name` (what may be one), `spelling`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
@@ -64,12 +64,14 @@ mod panics;
 mod prompt;
 mod provider;
 pub mod providers;
+#[cfg(any(feature = "http", feature = "mcp-client"))]
+mod redirects;
 mod router;
 mod runtime;
 #[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
 mod schema;
 mod scope;
-#[cfg(any(feature = "http", feature = "mcp-client", feature = "mcp-server"))]
+#[cfg(any(feature = "http", feature = "mcp-client"))]
 mod secrets;
 mod snapshot;
 mod span;

@@ -5,6 +5,8 @@
 #![cfg(feature = "mcp-client")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
+#[path = "mcp/canary.rs"]
+mod canary;
 #[path = "counterparts/child.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod child;
@@ -14,6 +16,9 @@ mod client;
 mod client_faults;
 #[path = "mcp/desk.rs"]
 mod desk;
+#[path = "it/trace.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod trace;
 
 /// Whether the counterparts are to run; says so if not.
 fn are_wanted() -> bool {

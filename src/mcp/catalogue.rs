@@ -1,17 +1,15 @@
 //! The tools of one server: which there are, which were approved, which are refused. Nothing here waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::definition::{Definition, Fingerprint, Refused};
+use super::remote::Settings;
 
-/// The most tools of one server.
+/// The most tools of one server, and the most that are approved because they are seen for the first time.
 pub(super) const MOST_TOOLS: usize = 10_000;
-
-/// The most definitions of one server that are kept as approved.
-const MOST_PINS: usize = 2 * MOST_TOOLS;
 
 /// What becomes of a tool whose definition is not the one that was approved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +21,19 @@ pub enum OnChange {
     Accept,
 }
 
+/// Which of a server's tools are wanted, by the server's names. Default: all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) only: Option<BTreeSet<String>>,
+    pub(super) without: BTreeSet<String>,
+}
+
+impl Selection {
+    fn takes(&self, tool: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(tool)) && !self.without.contains(tool)
+    }
+}
+
 /// What is known of a server's tools.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
@@ -30,27 +41,42 @@ pub(super) struct Catalogue {
     tools: BTreeMap<Arc<str>, Arc<Definition>>,
     /// The definitions that were approved; kept when a tool goes, so that it cannot come back as another.
     pins: BTreeMap<Arc<str>, Fingerprint>,
+    /// Whether the pins are those of an earlier run, so that a tool that is not among them is new.
+    is_pinned: bool,
     refused: Vec<Refused>,
 }
 
 impl Catalogue {
-    pub(super) fn with_pins(pins: BTreeMap<Arc<str>, Fingerprint>) -> Self {
-        Self { pins, ..Self::default() }
+    /// With the pins of an earlier run, if there are any.
+    pub(super) fn new(pins: Option<BTreeMap<Arc<str>, Fingerprint>>) -> Self {
+        Self { is_pinned: pins.is_some(), pins: pins.unwrap_or_default(), ..Self::default() }
     }
 
-    /// Replaces what is known by what the server lists now. A tool that was never seen is approved as it is.
-    pub(super) fn update(&mut self, listed: &[Value], on_change: OnChange) {
+    /// Replaces what is known by what the server lists now. A tool that was never seen is approved as it is, unless there
+    /// are pins of an earlier run.
+    pub(super) fn update(&mut self, listed: &[Value], settings: &Settings) {
         self.tools.clear();
         self.refused.clear();
+        if settings.on_change == OnChange::Accept {
+            self.pins.clear();
+        }
+        let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
+        let listed: Vec<&Value> = listed.iter().filter(|entry| settings.tools.takes(&name(entry))).collect();
         if listed.len() > MOST_TOOLS {
             let reason = format!("the server has {} tools; the first {MOST_TOOLS} are offered", listed.len());
             self.refused.push(Refused::new("", reason));
         }
         for entry in &listed[..listed.len().min(MOST_TOOLS)] {
             match Definition::read(entry) {
-                Ok(definition) => self.add(definition, on_change),
+                Ok(definition) => self.add(definition, settings.on_change),
                 Err(refused) => self.refused.push(refused),
             }
+        }
+        let there: BTreeSet<String> = listed.into_iter().map(name).collect();
+        for missing in
+            settings.tools.only.iter().flatten().filter(|tool| !there.contains(*tool) && settings.tools.takes(tool))
+        {
+            self.refused.push(Refused::new(missing, "it is selected, but the server has no tool of that name"));
         }
     }
 
@@ -60,23 +86,21 @@ impl Catalogue {
             self.refused.push(Refused::new(&tool, "the server has another tool of that name"));
             return;
         }
-        let is_known = self.pins.contains_key(&tool);
-        if !is_known && self.pins.len() >= MOST_PINS {
-            let reason = format!("the server has had {MOST_PINS} tools of other names; more are not taken");
-            self.refused.push(Refused::new(&tool, reason));
-            return;
-        }
-        if on_change == OnChange::Accept || !is_known {
+        let is_first = !self.is_pinned && !self.pins.contains_key(&tool) && self.pins.len() < MOST_TOOLS;
+        if on_change == OnChange::Accept || is_first {
             self.pins.insert(Arc::clone(&tool), definition.fingerprint.clone());
         }
         self.tools.insert(tool, Arc::new(definition));
     }
 
-    /// Approves the definition that a tool has now; `false` if there is no such tool.
-    pub(super) fn approve(&mut self, tool: &str) -> bool {
-        let Some(definition) = self.tools.get(tool) else { return false };
-        self.pins.insert(Arc::clone(&definition.tool), definition.fingerprint.clone());
-        true
+    /// Approves a tool's definition if it is still the one that was shown. `None`: there is no such tool.
+    pub(super) fn approve(&mut self, tool: &str, shown: &Fingerprint) -> Option<bool> {
+        let definition = self.tools.get(tool)?;
+        let is_shown = definition.fingerprint == *shown;
+        if is_shown {
+            self.pins.insert(Arc::clone(&definition.tool), shown.clone());
+        }
+        Some(is_shown)
     }
 
     pub(super) fn is_approved(&self, definition: &Definition) -> bool {
@@ -106,10 +130,13 @@ impl Catalogue {
 
     /// What is not offered whatever it is called, and why.
     pub(super) fn refused(&self) -> impl Iterator<Item = Refused> {
-        let changed = self.tools.values().filter(|definition| !self.is_approved(definition));
-        let changed =
-            changed.map(|definition| Refused::new(&definition.tool, "its definition has changed; approve it"));
-        self.refused.iter().cloned().chain(changed)
+        let unapproved = self.tools.values().filter(|definition| !self.is_approved(definition));
+        let unapproved = unapproved.map(|definition| {
+            let is_known = self.pins.contains_key(&definition.tool);
+            let reason = if is_known { "its definition has changed; approve it" } else { "it is new; approve it" };
+            Refused::new(&definition.tool, reason)
+        });
+        self.refused.iter().cloned().chain(unapproved)
     }
 }
 
@@ -122,6 +149,18 @@ mod tests {
         json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
     }
 
+    fn accepting() -> Settings {
+        Settings { on_change: OnChange::Accept, ..Settings::default() }
+    }
+
+    fn refused(catalogue: &Catalogue) -> Vec<(String, String)> {
+        catalogue.refused().map(|refused| (refused.tool.to_string(), refused.reason.to_string())).collect()
+    }
+
+    fn shown(catalogue: &Catalogue, tool: &str) -> Fingerprint {
+        catalogue.tools[tool].fingerprint.clone()
+    }
+
     fn offered(catalogue: &Catalogue) -> Vec<&str> {
         catalogue.tools().filter(|tool| catalogue.is_approved(tool)).map(|tool| &*tool.tool).collect()
     }
@@ -129,20 +168,26 @@ mod tests {
     #[test]
     fn a_changed_definition_is_out_until_it_is_approved_even_if_the_tool_was_gone_in_between() {
         let mut catalogue = Catalogue::default();
-        catalogue.update(&[tool("b", "good"), tool("a", "good")], OnChange::Disable);
+        catalogue.update(&[tool("b", "good"), tool("a", "good")], &Settings::default());
         assert_eq!(offered(&catalogue), ["a", "b"]);
         let before = Arc::clone(catalogue.tools().next().unwrap());
 
-        catalogue.update(&[tool("b", "good")], OnChange::Disable);
+        catalogue.update(&[tool("b", "good")], &Settings::default());
         assert_eq!(offered(&catalogue), ["b"]);
         assert_eq!(catalogue.objection(&before), Some("the server has it no more"));
 
-        catalogue.update(&[tool("a", "evil"), tool("b", "good"), tool("c", "new")], OnChange::Disable);
+        catalogue.update(&[tool("a", "evil"), tool("b", "good"), tool("c", "new")], &Settings::default());
         assert_eq!(offered(&catalogue), ["b", "c"]);
         assert_eq!(catalogue.objection(&before), Some("its definition has changed since it was offered"));
         assert_eq!(&*catalogue.refused().next().unwrap().tool, "a");
 
-        assert!(catalogue.approve("a") && !catalogue.approve("d"));
+        let shown = shown(&catalogue, "a");
+        assert_eq!(catalogue.approve("d", &shown), None);
+        catalogue.update(&[tool("a", "worse"), tool("b", "good"), tool("c", "new")], &Settings::default());
+        assert_eq!(catalogue.approve("a", &shown), Some(false), "it has changed since it was shown");
+        assert_eq!(offered(&catalogue), ["b", "c"]);
+        catalogue.update(&[tool("a", "evil"), tool("b", "good"), tool("c", "new")], &Settings::default());
+        assert_eq!(catalogue.approve("a", &shown), Some(true));
         assert_eq!(offered(&catalogue), ["a", "b", "c"]);
         assert_eq!(catalogue.objection(&before), Some("its definition has changed since it was offered"));
     }
@@ -150,33 +195,74 @@ mod tests {
     #[test]
     fn pins_of_an_earlier_run_hold() {
         let mut before = Catalogue::default();
-        before.update(&[tool("a", "good")], OnChange::Disable);
-        let mut now = Catalogue::with_pins(before.pins().clone());
-        now.update(&[tool("a", "evil")], OnChange::Disable);
+        before.update(&[tool("a", "good")], &Settings::default());
+        let mut now = Catalogue::new(Some(before.pins().clone()));
+        now.update(&[tool("a", "evil")], &Settings::default());
         assert!(offered(&now).is_empty());
-        now.update(&[tool("a", "evil")], OnChange::Accept);
+        now.update(&[tool("a", "evil")], &accepting());
         assert_eq!(offered(&now), ["a"]);
     }
 
     #[test]
-    fn a_server_with_ever_new_names_is_not_followed_for_ever() {
-        let mut catalogue = Catalogue::default();
-        catalogue.update(&[tool("old", "good")], OnChange::Disable);
-        let pin = &catalogue.pins()["old"];
-        let names = (1..MOST_PINS).map(|n| n.to_string().into()).chain(["old".into()]);
-        let mut full = Catalogue::with_pins(names.map(|name: Arc<str>| (name, pin.clone())).collect());
-        full.update(&[tool("old", "good"), tool("new", "good")], OnChange::Accept);
-        assert_eq!((offered(&full), full.pins().len()), (vec!["old"], MOST_PINS));
-        let refused: Vec<Refused> = full.refused().collect();
-        assert_eq!(refused.len(), 1);
-        assert_eq!(&*refused[0].reason, "the server has had 20000 tools of other names; more are not taken");
+    fn a_tool_that_pins_of_an_earlier_run_do_not_have_is_out_until_it_is_approved() {
+        let mut before = Catalogue::default();
+        before.update(&[tool("a", "good")], &Settings::default());
+        let mut now = Catalogue::new(Some(before.pins().clone()));
+        for _ in 0..2 {
+            now.update(&[tool("a", "good"), tool("b", "new")], &Settings::default());
+            assert_eq!(offered(&now), ["a"]);
+            assert_eq!(refused(&now), [("b".to_owned(), "it is new; approve it".to_owned())]);
+        }
+        assert_eq!(now.pins(), before.pins());
+        assert_eq!(now.approve("b", &shown(&now, "b")), Some(true));
+        assert_eq!(offered(&now), ["a", "b"]);
+
+        let mut none = Catalogue::new(Some(BTreeMap::new()));
+        none.update(&[tool("a", "good")], &Settings::default());
+        assert!(offered(&none).is_empty(), "in the earlier run the server had no tools");
+        none.update(&[tool("a", "good")], &accepting());
+        assert_eq!(offered(&none), ["a"]);
+    }
+
+    #[test]
+    fn a_server_with_other_tools_every_time_does_not_fill_the_memory() {
+        let list = |from: usize| -> Vec<Value> { (from..from + 4_000).map(|n| tool(&format!("t{n}"), "")).collect() };
+        let (mut catalogue, mut accepted) = (Catalogue::default(), Catalogue::default());
+        for from in (0..40_000).step_by(4_000) {
+            catalogue.update(&list(from), &Settings::default());
+            accepted.update(&list(from), &accepting());
+        }
+        assert_eq!((catalogue.pins().len(), accepted.pins().len()), (MOST_TOOLS, 4_000));
+        assert!(offered(&catalogue).is_empty(), "what comes after so many is new");
+        assert_eq!(offered(&accepted).len(), 4_000);
+    }
+
+    #[test]
+    fn only_the_tools_that_are_selected_are_known() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let listed = ["a", "b.c", "d"].map(|name| tool(name, ""));
+        let check = |only: Option<&[&str]>, without: &[&str], expected: &[&str], missing: &[&str]| {
+            let tools = Selection { only: only.map(names), without: names(without) };
+            let mut catalogue = Catalogue::default();
+            catalogue.update(&listed, &Settings { tools, ..Settings::default() });
+            assert_eq!(offered(&catalogue), expected);
+            let reason = "it is selected, but the server has no tool of that name";
+            assert_eq!(
+                refused(&catalogue),
+                missing.iter().map(|tool| ((*tool).to_owned(), reason.to_owned())).collect::<Vec<_>>()
+            );
+        };
+        check(None, &[], &["a", "b.c", "d"], &[]);
+        check(Some(&["b.c", "e"]), &[], &["b.c"], &["e"]);
+        check(None, &["b.c", "e"], &["a", "d"], &[]);
+        check(Some(&["a", "d"]), &["d"], &["a"], &[]);
     }
 
     #[test]
     fn too_many_tools_are_cut_at_a_count_that_is_told() {
         let mut catalogue = Catalogue::default();
         let many: Vec<Value> = (0..=MOST_TOOLS).map(|n| tool(&format!("t{n}"), "")).collect();
-        catalogue.update(&many, OnChange::Disable);
+        catalogue.update(&many, &Settings::default());
         assert_eq!(offered(&catalogue).len(), MOST_TOOLS);
         let refused: Vec<Refused> = catalogue.refused().collect();
         assert_eq!(refused.len(), 1);

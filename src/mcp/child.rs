@@ -26,8 +26,10 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::{Line, Lines};
+use super::redaction::Redaction;
 use super::remote::Command;
 use crate::message::Name;
+use crate::secrets::Secrets;
 
 /// Of our environment, what programs need to run at all.
 const INHERITED: [&str; 25] = [
@@ -96,7 +98,8 @@ impl Child {
             return Err(io::Error::other("the process has no standard streams"));
         };
         let said = Arc::default();
-        let listening = tokio::spawn(listen(Arc::clone(server), errors, Arc::clone(&said)));
+        let secrets = Redaction::of_command(command).given;
+        let listening = tokio::spawn(listen(Arc::clone(server), secrets, errors, Arc::clone(&said)));
         Ok((Self { group: Some(Group::new(process, listening)), said }, input, output))
     }
 
@@ -215,8 +218,13 @@ impl Drop for Group {
     }
 }
 
-/// Passes what a server says on its standard error to the log, and keeps the last of it.
-async fn listen(server: Name, mut errors: impl AsyncRead + Unpin, said: Arc<Mutex<VecDeque<String>>>) {
+/// Passes what a server says on its standard error to the log, and keeps the last of it, both without secrets.
+async fn listen(
+    server: Name,
+    secrets: Secrets,
+    mut errors: impl AsyncRead + Unpin,
+    said: Arc<Mutex<VecDeque<String>>>,
+) {
     let (mut lines, mut buffer) = (Lines::new(64 * 1024), vec![0; 8 * 1024]);
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         let mut bytes = &buffer[..count];
@@ -225,6 +233,7 @@ async fn listen(server: Name, mut errors: impl AsyncRead + Unpin, said: Arc<Mute
             bytes = rest;
             if let Some(Line::Whole(line)) = line {
                 let text = String::from_utf8_lossy(&line);
+                let text = secrets.redact(&text);
                 tracing::debug!(%server, "{text}");
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());

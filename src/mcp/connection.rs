@@ -10,10 +10,12 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
+use super::definition::Fingerprint;
 use super::error::Error;
 use super::link::Link;
 use super::output;
 use super::pages::{self, Most};
+use super::visible::visible;
 use crate::message::{Content, Name};
 
 /// The most entries of a list.
@@ -87,17 +89,21 @@ impl Connection {
         &self.link.name
     }
 
-    /// Approves a tool's definition as it is now; from then on it is offered. `tool` is what the server calls it.
+    /// Approves a tool's definition as it was shown by [`Connections::tools`](super::Connections::tools); from then on it is
+    /// offered. `tool` is what the server calls it.
     ///
     /// # Errors
     ///
-    /// When the server has no such tool.
-    pub fn approve(&self, tool: &str) -> Result<(), Error> {
-        if self.link.change(|catalogue| catalogue.approve(tool)) {
-            return Ok(());
+    /// When the server has no such tool, or its definition is not what was shown any more.
+    pub fn approve(&self, tool: &str, shown: &Fingerprint) -> Result<(), Error> {
+        match self.link.change(|catalogue| catalogue.approve(tool, shown)) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Error::Changed { server: Arc::clone(&self.link.name), tool: tool.into() }),
+            None => {
+                let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
+                Err(Error::Unknown { name: tool.into(), known })
+            }
         }
-        let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
-        Err(Error::Unknown { name: tool.into(), known })
     }
 
     /// What can be read.
@@ -249,12 +255,17 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// A description, as models may be given it.
+fn shown(description: String) -> Arc<str> {
+    visible(&description).into()
+}
+
 impl From<rmcp::model::Resource> for Resource {
     fn from(resource: rmcp::model::Resource) -> Self {
         Self {
             uri: resource.uri.into(),
             name: resource.name.into(),
-            description: resource.description.map(Into::into),
+            description: resource.description.map(shown),
             media_type: resource.mime_type.map(Into::into),
             size: resource.size,
         }
@@ -266,7 +277,7 @@ impl From<rmcp::model::ResourceTemplate> for Resource {
         Self {
             uri: template.uri_template.into(),
             name: template.name.into(),
-            description: template.description.map(Into::into),
+            description: template.description.map(shown),
             media_type: template.mime_type.map(Into::into),
             size: None,
         }
@@ -277,12 +288,12 @@ impl From<rmcp::model::Prompt> for Prompt {
     fn from(prompt: rmcp::model::Prompt) -> Self {
         let argument = |argument: rmcp::model::PromptArgument| PromptArgument {
             name: argument.name.into(),
-            description: argument.description.map(Into::into),
+            description: argument.description.map(shown),
             is_required: argument.required == Some(true),
         };
         Self {
             name: prompt.name.into(),
-            description: prompt.description.map(Into::into),
+            description: prompt.description.map(shown),
             arguments: prompt.arguments.unwrap_or_default().into_iter().map(argument).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -46,13 +46,23 @@ impl Servers {
     /// The servers of a text in the usual form: `{"mcpServers": {name: {"command", "args", "env", "cwd"} | {"url",
     /// "headers"}}}`, in its order.
     ///
-    /// In values `${NAME}` and `${NAME:-default}` stand for variables of our environment. Of what other programs write
-    /// there, `type`, `timeout` (in milliseconds) and `disabled` are understood, `description`, `autoApprove` and
-    /// `alwaysAllow` ignored. Whoever writes this text may start programs here: it must come from somebody trusted.
+    /// The files of Claude Desktop and Code, Cursor, VS Code (`servers`), Windsurf (`serverUrl`), Gemini CLI (`httpUrl`,
+    /// `includeTools`, `excludeTools`), Cline, Roo Code (`disabledTools`) and Copilot CLI (`tools`) are of that form, with
+    /// comments where they allow them. Of what else they write, `type`, `disabled` and `timeout` are understood, and what a
+    /// person is asked before a call (`autoApprove`, `alwaysAllow`, `trust`) is ignored. A server that is disabled is left out
+    /// unread.
+    ///
+    /// Cline and Roo Code count a `timeout` in seconds, the others in milliseconds. So a number below 1000 is seconds, one above
+    /// 3600 is milliseconds, and what is between is refused. A server whose `timeout` is longer than what
+    /// [`longest`](Server::longest) would be has that time for a whole call.
+    ///
+    /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. Whoever writes this
+    /// text may start programs here: it must come from somebody trusted.
     ///
     /// # Errors
     ///
-    /// When it is not of that form, has other keys, or names a variable that is not set and has no default.
+    /// When it is not of that form, has a key that is not understood, or names a variable that is not set and has no default.
+    /// The error says what to write instead, and shows no value.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let servers = file::read(text, |name| std::env::var(name).ok())?;
         Ok(Self { servers, ..Self::default() })
@@ -83,17 +93,24 @@ impl Servers {
         self
     }
 
-    /// What was approved before, see [`Connections::pins`].
+    /// What was approved in an earlier run, see [`Connections::pins`]. Of a server that is in it a tool is offered only as it
+    /// was approved: one that has changed, and one that is new, waits for [`Connection::approve`]. The tools of other servers
+    /// are approved as they are when they are first seen.
     pub fn pins(mut self, pins: Pins) -> Self {
         self.pins = pins;
         self
     }
 
-    /// Starts or reaches all of them at once. Must be called within a tokio runtime.
+    /// Starts or reaches all of them at once, and waits until each is there or has failed. Must be called within a tokio
+    /// runtime.
+    ///
+    /// A server that is not there does not keep the others from being used: [`Connections::unavailable`] says why it is not,
+    /// and it is tried again like one that has ended. When it is there, its tools join.
     ///
     /// # Errors
     ///
-    /// When a server's name is taken or no name, or a server is not there in time. Then none is left running.
+    /// When a server's name is taken or no name; then none is started. When none of the servers is there; then none is left
+    /// running.
     pub async fn connect(mut self) -> Result<Connections, Error> {
         let overflow = Arc::new(Overflow::in_folder(self.long_texts));
         let (revised, revisions) = watch::channel(());
@@ -106,16 +123,16 @@ impl Servers {
                 return Err(entry("another server has that name".to_owned()));
             }
             let name: Name = name.into();
-            let catalogue = Catalogue::with_pins(self.pins.remove(&name).unwrap_or_default());
-            let link = Link::open(Arc::clone(&name), server, catalogue, Arc::clone(&overflow), revised.clone());
-            opening.push(async { link.await.map_err(|reason| Error::Connect { server: name, reason: reason.into() }) });
+            let catalogue = Catalogue::new(self.pins.remove(&name));
+            opening.push(Link::open(name, server, catalogue, Arc::clone(&overflow), revised.clone()));
         }
-        let (mut links, mut keeping) = (Vec::new(), JoinSet::new());
-        for (link, live) in try_join_all(opening).await? {
-            keeping.spawn(Arc::clone(&link).keep(live));
-            links.push(link);
+        let opened = join_all(opening).await;
+        let mut absent: Vec<Error> = opened.iter().filter_map(|(link, _)| absence(link)).collect();
+        if !opened.is_empty() && absent.len() == opened.len() {
+            return Err(if absent.len() == 1 { absent.remove(0) } else { Error::NoServer { errors: absent } });
         }
-        let links: Arc<[Arc<Link>]> = links.into();
+        let links: Arc<[Arc<Link>]> = opened.iter().map(|(link, _)| Arc::clone(link)).collect();
+        let keeping = opened.into_iter().map(|(link, live)| link.keep(live)).collect();
         let members = Arc::<Mutex<Vec<Member>>>::default();
         let settling = AbortOnDropHandle::new(tokio::spawn(settle(revisions, Arc::clone(&members))));
         Ok(Connections { links, members, keeping, _settling: settling })
@@ -125,8 +142,8 @@ impl Servers {
 /// Servers that we are connected to. Dropped, their tools leave the runtimes, and their processes are ended in the
 /// background as [`close`](Self::close) ends them; when the tokio runtime shuts down, those that are left are killed.
 ///
-/// A server that ends is started again: after half a second, then after twice as long each time, up to 30 s. What was
-/// asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
+/// A server that ends, or was not there, is started again: after half a second, then after twice as long each time, up to
+/// 30 s. What was asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
 #[derive(Debug)]
 pub struct Connections {
     links: Arc<[Arc<Link>]>,
@@ -172,6 +189,13 @@ impl Connections {
             name: name.into(),
             known: self.links.iter().map(|link| Arc::clone(&link.name)).collect(),
         })
+    }
+
+    /// The servers that are not there now, and why: those that could not be started or reached, and those that have ended.
+    /// They are tried again.
+    #[must_use]
+    pub fn unavailable(&self) -> Vec<Error> {
+        self.links.iter().filter_map(absence).collect()
     }
 
     /// All tools that could be offered, with all that a person should see who approves them: servers in their order,
@@ -234,6 +258,11 @@ impl Drop for Connections {
     }
 }
 
+/// Why a server is not there, if it is not.
+fn absence(link: &Arc<Link>) -> Option<Error> {
+    link.absence().map(|reason| Error::Connect { server: Arc::clone(&link.name), reason })
+}
+
 /// Lets every runtime have the tools as they are, whenever they change, and forgets those that nobody has any more.
 async fn settle(mut revisions: watch::Receiver<()>, members: Arc<Mutex<Vec<Member>>>) {
     while revisions.changed().await.is_ok() {
@@ -264,7 +293,7 @@ pub struct ToolInfo {
     pub parameters: Value,
     /// Stands for all of this.
     pub fingerprint: Fingerprint,
-    /// Whether it is approved as it is. If not, it has changed, and is not offered.
+    /// Whether it is approved as it is. If not, it has changed or is new, and is not offered.
     pub is_approved: bool,
     /// Other tools that the description names. A description that tells models to use other tools is suspicious.
     pub mentions: Vec<Arc<str>>,

@@ -1,5 +1,6 @@
 //! What a server says of one of its tools, read once: named, checked, and with a fingerprint.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::names;
+use super::visible::{hidden, visible};
 use crate::schema::guard;
 
 /// The longest description, in bytes.
@@ -22,6 +24,7 @@ pub(super) struct Definition {
     pub(super) clean: String,
     /// What it does, with nothing in it that cannot be seen.
     pub(super) description: Arc<str>,
+    /// What it takes: the same schema, with nothing in it that cannot be seen.
     pub(super) parameters: Value,
     pub(super) fingerprint: Fingerprint,
 }
@@ -43,20 +46,43 @@ impl Definition {
         };
         guard::check(schema).map_err(refused)?;
         let fingerprint = Fingerprint::of(&tool, description, schema);
-        let mut parameters = schema.clone();
-        parameters.entry("type").or_insert_with(|| "object".into());
-        let description = description.chars().filter(|c| !is_invisible(*c)).collect::<String>().into();
-        Ok(Self { clean, description, parameters: parameters.into(), fingerprint, tool })
+        let mut parameters = Value::Object(schema.clone());
+        show(&mut parameters).map_err(refused)?;
+        if parameters.get("type").is_none() {
+            parameters["type"] = "object".into();
+        }
+        Ok(Self { clean, description: visible(description).into(), parameters, fingerprint, tool })
     }
 }
 
-/// A character that a model reads and a person does not see: controls, zero width, direction, and the tags by which
-/// text is smuggled.
-fn is_invisible(c: char) -> bool {
-    let is_break = matches!(c, '\n' | '\t' | '\r');
-    let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
-    c.is_control() && !is_break || is_format
+/// Takes what cannot be seen out of what a schema only says. What is sent back to the server must be as it is, so there it
+/// is refused. The schema is not deep: that has been checked.
+fn show(schema: &mut Value) -> Result<(), String> {
+    match schema {
+        Value::Object(members) => members.iter_mut().try_for_each(|(key, value)| {
+            check_visible(key)?;
+            match (key.as_str(), value) {
+                ("title" | "description" | "$comment", Value::String(text)) => {
+                    if let Cow::Owned(shown) = visible(text) {
+                        *text = shown;
+                    }
+                    Ok(())
+                }
+                ("enum" | "const" | "default" | "examples", data) => check_visible(&data.to_string()),
+                (_, value) => show(value),
+            }
+        }),
+        Value::Array(items) => items.iter_mut().try_for_each(show),
+        Value::String(text) => check_visible(text),
+        _ => Ok(()),
+    }
+}
+
+fn check_visible(text: &str) -> Result<(), String> {
+    match hidden(text) {
+        Some(c) => Err(format!("its schema has the character U+{:04X}, which is not seen", u32::from(c))),
+        None => Ok(()),
+    }
 }
 
 /// Stands for a tool's definition: the SHA-256 of its name, description and schema. The order of a schema's members
@@ -128,6 +154,30 @@ mod tests {
         let hidden = "Adds.\u{200b} \u{e0041}\u{e0042}\u{202e}Line\u{7}\n2 \u{1F600}한";
         let entry = json!({"name": "add", "description": hidden, "inputSchema": {}});
         assert_eq!(&*Definition::read(&entry).unwrap().description, "Adds. Line\n2 \u{1F600}한");
+    }
+
+    #[test]
+    fn a_schema_has_nothing_that_cannot_be_seen_and_what_is_sent_back_is_as_it_was() {
+        let read = |schema: Value| Definition::read(&json!({"name": "t", "inputSchema": schema}));
+        let hidden = "A thing.\u{e0063}\u{e0061}\u{200b}\u{3164}";
+        let said = json!({"type": "object", "title": hidden, "$defs": {"d": {"$comment": hidden}}, "properties": {
+            "x": {"description": hidden, "enum": ["⚠\u{fe0f}", "한"]},
+            "description": {"type": "array", "items": {"anyOf": [{"title": hidden}]}}}});
+        let shown = json!({"type": "object", "title": "A thing.", "$defs": {"d": {"$comment": "A thing."}}, "properties": {
+            "x": {"description": "A thing.", "enum": ["⚠\u{fe0f}", "한"]},
+            "description": {"type": "array", "items": {"anyOf": [{"title": "A thing."}]}}}});
+        assert_eq!(read(said).unwrap().parameters, shown);
+        for sent in [
+            json!({"properties": {"x\u{200b}": {}}}),
+            json!({"properties": {"x": {"enum": ["a", "b\u{e0063}"]}}}),
+            json!({"properties": {"x": {"const": {"description": "b\u{e0063}"}}}}),
+            json!({"properties": {"x": {"default": "\u{3164}"}}}),
+            json!({"required": ["x\u{2800}"]}),
+            json!({"properties": {"x": {"pattern": "a\u{34f}"}}}),
+        ] {
+            let refused = read(sent.clone()).unwrap_err();
+            assert!(refused.reason.starts_with("its schema has the character U+"), "{sent}: {refused}");
+        }
     }
 
     #[test]

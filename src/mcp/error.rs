@@ -28,6 +28,12 @@ pub enum Error {
         /// What is wrong.
         reason: Arc<str>,
     },
+    /// None of several servers could be started or reached.
+    #[error("no MCP server is there; {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NoServer {
+        /// Why, of each.
+        errors: Vec<Self>,
+    },
     /// A server could not be started or reached.
     #[error("MCP server `{server}`: {reason}")]
     Connect {
@@ -43,6 +49,14 @@ pub enum Error {
         server: Name,
         /// Why.
         reason: Arc<str>,
+    },
+    /// A tool that was to be approved is not what was shown any more.
+    #[error("MCP server `{server}`: the definition of tool `{tool}` has changed since it was shown")]
+    Changed {
+        /// The server.
+        server: Name,
+        /// What the server calls the tool.
+        tool: Arc<str>,
     },
     /// There is no such server, or it has no such tool.
     #[error("there is no MCP server or tool `{name}`; there are {}", list(.known))]

@@ -1,8 +1,16 @@
-//! The usual JSON in which servers are written down: `{"mcpServers": {name: {"command": …} | {"url": …}}}`.
+//! The JSON in which hosts write servers down, read as they do: Claude Desktop and
+//! [Code](https://code.claude.com/docs/en/mcp), [Cursor](https://cursor.com/docs/context/mcp),
+//! [VS Code](https://code.visualstudio.com/docs/copilot/reference/mcp-configuration),
+//! [Windsurf](https://docs.windsurf.com/windsurf/cascade/mcp),
+//! [Gemini CLI](https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md),
+//! [Cline](https://docs.cline.bot/mcp/configuring-mcp-servers),
+//! [Roo Code](https://docs.roocode.com/features/mcp/using-mcp-in-roo) and Copilot CLI.
 //!
-//! Nothing is ever looked for: only the text, or the file, that the program names is read.
+//! Nothing is ever looked for: only the text, or the file, that the program names is read. A key that is not understood is
+//! refused, never passed over.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -12,33 +20,73 @@ use serde_json::{Map, Value};
 use super::error::Error;
 use super::remote::Server;
 
-/// Keys that other programs write beside, which mean nothing here.
-const IGNORED: [&str; 4] = ["type", "description", "autoApprove", "alwaysAllow"];
+/// Keys that mean nothing here: what a person is asked before a call, and what an editor or a market shows.
+const IGNORED: [&str; 9] =
+    ["description", "autoApprove", "alwaysAllow", "trust", "watchPaths", "alwaysLoad", "gallery", "version", "dev"];
+/// Keys that mean something that is not done here, and what to do instead.
+const REFUSED: [(&str, &str); 7] = [
+    ("envFile", "no other file is read; write its variables under `env`, as `${NAME}`"),
+    ("headersHelper", "no program is run for headers; write them under `headers`, as `${NAME}`"),
+    ("oauth", SIGN_IN),
+    ("auth", SIGN_IN),
+    ("authProviderType", SIGN_IN),
+    ("sandbox", SANDBOX),
+    ("sandboxEnabled", SANDBOX),
+];
+const SIGN_IN: &str = "nobody is signed in here; write a token under `headers`";
+const SANDBOX: &str = "no sandbox is made here; start one as the `command`";
+/// What editors put in place of `${…}`, and nobody else knows.
+const OF_EDITORS: [&str; 6] = ["userHome", "workspaceFolder", "workspaceFolderBasename", "pathSeparator", "/", "cwd"];
+/// Values of `timeout` that may be seconds (Cline and Roo Code, which allow up to an hour) or milliseconds (all others). Below
+/// nobody means milliseconds, above nobody means seconds.
+const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
 
 /// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
 pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<(String, Server)>, Error> {
-    let file: File =
-        serde_json::from_str(text).map_err(|error| Error::Unreadable { reason: error.to_string().into() })?;
     let mut servers: Vec<(String, Server)> = Vec::new();
-    for (name, entry) in file.servers.0 {
-        let mut entry = Entry { server: &name, rest: entry, variable: &variable };
+    for (name, entry) in entries(text)? {
+        let Value::Object(rest) = entry else {
+            return Err(Error::Entry { server: name.into(), key: "".into(), reason: "an object is expected".into() });
+        };
+        let mut entry = Entry { server: &name, rest, variable: &variable };
+        if entry.is_disabled()? {
+            continue;
+        }
         let server = entry.server()?;
         if servers.iter().any(|(other, _)| *other == name) {
             return Err(entry.error("", "the file has two servers of that name"));
         }
-        servers.extend(server.map(|server| (name, server)));
+        servers.push((name, server));
     }
     Ok(servers)
 }
 
+fn entries(text: &str) -> Result<Vec<(String, Value)>, Error> {
+    let unreadable = |reason: String| Error::Unreadable { reason: reason.into() };
+    let mut text = text.trim_start_matches('\u{feff}').to_owned();
+    json_strip_comments::strip(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    let file: File = serde_json::from_str(&text).map_err(|error| match error.is_data() {
+        // Its own words show values.
+        true => unreadable(format!("{EXPECTED}, at line {} column {}", error.line(), error.column())),
+        false => unreadable(error.to_string()),
+    })?;
+    match (file.mcp_servers, file.servers) {
+        (Some(servers), None) | (None, Some(servers)) => Ok(servers.0),
+        _ => Err(unreadable(EXPECTED.to_owned())),
+    }
+}
+
+const EXPECTED: &str = r#"expected {"mcpServers": {name: …}}, or {"servers": {name: …}} as VS Code writes it"#;
+
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
-    servers: Ordered,
+    mcp_servers: Option<Ordered>,
+    servers: Option<Ordered>,
 }
 
-/// The members of an object in the order in which they are written.
-struct Ordered(Vec<(String, Map<String, Value>)>);
+/// The members of an object in the order in which they are written, each as often as it is.
+struct Ordered(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Ordered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -70,42 +118,71 @@ struct Entry<'a, V> {
 }
 
 impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
-    /// The server, unless it is disabled.
-    fn server(&mut self) -> Result<Option<Server>, Error> {
+    fn server(&mut self) -> Result<Server, Error> {
+        if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| self.rest.contains_key(*key)) {
+            return Err(self.error(key, instead));
+        }
         let kind = self.text("type")?;
-        let is_disabled = self.rest.remove("disabled").is_some_and(|value| value == true);
-        let timeout = self.timeout()?;
-        let mut server = match (self.text("command")?, self.text("url")?) {
-            (Some(program), None) => self.command(program)?,
+        let mut server = match (self.text("command")?, self.url()?) {
+            (Some(program), None) => {
+                self.check_kind(kind.as_deref(), &["stdio", "local"])?;
+                self.command(program)?
+            }
             (None, Some(url)) => {
-                if kind.as_deref() == Some("sse") {
-                    return Err(self.error("type", "`sse` is not spoken; servers speak streamable HTTP (`http`)"));
-                }
-                self.pairs("headers")?
-                    .into_iter()
-                    .fold(Server::http(url), |server, (name, value)| server.header(name, value))
+                self.check_kind(kind.as_deref(), &["http", "streamable-http", "streamableHttp"])?;
+                let headers = self.pairs("headers")?.into_iter();
+                headers.fold(Server::http(url), |server, (name, value)| server.header(name, value))
             }
             _ => return Err(self.error("", "it must have either `command` or `url`")),
         };
-        if let Some(timeout) = timeout {
-            server = server.timeout(timeout);
+        if let Some(timeout) = self.timeout()? {
+            let longest = server.settings.longest.max(timeout);
+            server = server.timeout(timeout).longest(longest);
+        }
+        for key in ["includeTools", "tools"] {
+            match self.texts(key)? {
+                Some(tools) if tools != ["*"] => server = server.only(tools),
+                _ => {}
+            }
+        }
+        for key in ["excludeTools", "disabledTools"] {
+            server = server.without(self.texts(key)?.unwrap_or_default());
         }
         IGNORED.iter().for_each(|key| drop(self.rest.remove(*key)));
-        if let Some(key) = self.rest.keys().next() {
-            return Err(self.error(key, "the key is unknown here"));
+        match self.rest.keys().next() {
+            Some(key) => Err(self.error(key, "the key is unknown here")),
+            None => Ok(server),
         }
-        Ok((!is_disabled).then_some(server))
+    }
+
+    fn is_disabled(&mut self) -> Result<bool, Error> {
+        match self.rest.remove("disabled") {
+            None => Ok(false),
+            Some(Value::Bool(is_disabled)) => Ok(is_disabled),
+            Some(_) => Err(self.error("disabled", "`true` or `false` is expected")),
+        }
+    }
+
+    /// What is written under any of its names.
+    fn url(&mut self) -> Result<Option<String>, Error> {
+        let [url, server_url, http_url] = [self.text("url")?, self.text("serverUrl")?, self.text("httpUrl")?];
+        match [&url, &server_url, &http_url].into_iter().flatten().count() {
+            0 | 1 => Ok(url.or(server_url).or(http_url)),
+            _ => Err(self.error("", "it must have one of `url`, `serverUrl` and `httpUrl`")),
+        }
+    }
+
+    fn check_kind(&self, kind: Option<&str>, expected: &[&str]) -> Result<(), Error> {
+        match kind {
+            None => Ok(()),
+            Some(kind) if expected.contains(&kind) => Ok(()),
+            Some("sse") => Err(self.error("type", "`sse` is not spoken; servers speak streamable HTTP (`http`)")),
+            Some(_) => Err(self.error("type", &format!("`{}` is expected", expected[0]))),
+        }
     }
 
     fn command(&mut self, program: String) -> Result<Server, Error> {
-        let arguments = match self.rest.remove("args") {
-            None => Vec::new(),
-            Some(Value::Array(values)) => {
-                values.into_iter().map(|value| self.string("args", value)).collect::<Result<_, _>>()?
-            }
-            Some(_) => return Err(self.error("args", "an array of texts is expected")),
-        };
-        let mut server = Server::stdio(program, arguments);
+        let mut server = Server::stdio(program, self.texts("args")?.unwrap_or_default());
         for (name, value) in self.pairs("env")? {
             server = server.env(name, value);
         }
@@ -115,15 +192,30 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         })
     }
 
-    /// In milliseconds.
     fn timeout(&mut self) -> Result<Option<Duration>, Error> {
         let Some(value) = self.rest.remove("timeout") else { return Ok(None) };
-        let millis = value.as_u64().ok_or_else(|| self.error("timeout", "a number of milliseconds is expected"))?;
-        Ok(Some(Duration::from_millis(millis)))
+        let doubt = "some programs mean seconds by that and some milliseconds; a number below 1000 is read as seconds, one above \
+            3600 as milliseconds";
+        match value.as_u64() {
+            None | Some(0) => Err(self.error("timeout", "a number of milliseconds is expected")),
+            Some(number) if AMBIGUOUS.contains(&number) => Err(self.error("timeout", doubt)),
+            Some(seconds) if seconds < *AMBIGUOUS.start() => Ok(Some(Duration::from_secs(seconds))),
+            Some(millis) => Ok(Some(Duration::from_millis(millis))),
+        }
     }
 
     fn text(&mut self, key: &str) -> Result<Option<String>, Error> {
         self.rest.remove(key).map(|value| self.string(key, value)).transpose()
+    }
+
+    fn texts(&mut self, key: &str) -> Result<Option<Vec<String>>, Error> {
+        match self.rest.remove(key) {
+            None => Ok(None),
+            Some(Value::Array(values)) => {
+                values.into_iter().map(|value| self.string(key, value)).collect::<Result<_, _>>().map(Some)
+            }
+            Some(_) => Err(self.error(key, "an array of texts is expected")),
+        }
     }
 
     fn pairs(&mut self, key: &str) -> Result<Vec<(String, String)>, Error> {
@@ -137,29 +229,55 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
     }
 
     fn string(&self, key: &str, value: Value) -> Result<String, Error> {
-        let Value::String(text) = value else { return Err(self.error(key, "a text is expected")) };
-        self.expand(key, &text)
+        match value {
+            Value::String(text) => self.expand(key, &text),
+            Value::Number(_) | Value::Bool(_) => {
+                Err(self.error(key, "a text is expected; write numbers, `true` and `false` in quotes"))
+            }
+            _ => Err(self.error(key, "a text is expected")),
+        }
     }
 
-    /// Replaces `${NAME}` and `${NAME:-default}`.
+    /// Replaces `${NAME}`, `${NAME:-default}` and `${env:NAME}`.
     fn expand(&self, key: &str, text: &str) -> Result<String, Error> {
+        if let Some(name) = text.strip_prefix('$').filter(|name| is_variable(name)) {
+            let reason =
+                format!("`${name}` is a variable for some programs and a text for others; write `${{{name}}}`");
+            return Err(self.error(key, &reason));
+        }
         let (mut expanded, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
             let Some((inside, after)) = after.split_once('}') else { break };
-            let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, value)| (name, Some(value)));
-            let value = (self.variable)(name).filter(|value| default.is_none() || !value.is_empty());
-            let value = value.or_else(|| default.map(str::to_owned));
             expanded.push_str(before);
-            expanded.push_str(&value.ok_or_else(|| self.error(key, &format!("the variable `{name}` is not set")))?);
+            expanded.push_str(&self.value(key, inside)?);
             rest = after;
         }
         expanded.push_str(rest);
         Ok(expanded)
     }
 
+    /// What stands for `${…}`.
+    fn value(&self, key: &str, inside: &str) -> Result<String, Error> {
+        let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, value)| (name, Some(value)));
+        let name = name.strip_prefix("env:").unwrap_or(name);
+        if OF_EDITORS.contains(&name) || name.contains(':') {
+            let reason = format!("only an editor knows `${{{inside}}}`; write what it stands for, or `${{NAME}}`");
+            return Err(self.error(key, &reason));
+        }
+        let value = (self.variable)(name).filter(|value| default.is_none() || !value.is_empty());
+        let value = value.or_else(|| default.map(str::to_owned));
+        value.ok_or_else(|| self.error(key, &format!("the variable `{name}` is not set")))
+    }
+
     fn error(&self, key: &str, reason: &str) -> Error {
         Error::Entry { server: self.server.into(), key: key.into(), reason: reason.into() }
     }
+}
+
+/// Whether a text is the usual name of a variable.
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 #[cfg(test)]
@@ -189,6 +307,84 @@ mod tests {
         assert_eq!(address.headers, [("Authorization".to_owned(), "Bearer value".to_owned())]);
     }
 
+    /// The names of the servers of a file.
+    fn names(text: &str) -> Vec<String> {
+        read(text, variable).unwrap().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The one server of an entry.
+    fn server(entry: &str) -> Server {
+        read(&format!("{{\"mcpServers\": {{\"s\": {entry}}}}}"), variable).unwrap().remove(0).1
+    }
+
+    fn url(entry: &str) -> String {
+        let Reached::Address(address) = server(entry).reached else { panic!("{entry}") };
+        address.url
+    }
+
+    #[test]
+    fn the_files_of_known_hosts_are_read() {
+        // Claude Desktop keeps other settings beside.
+        assert_eq!(names(r#"{"mcpServers": {"s": {"command": "x", "args": []}}, "globalShortcut": ""}"#), ["s"]);
+        // VS Code, which allows comments and commas at the end.
+        let code = "\u{feff}{\n  // ours\n  \"servers\": {\"s\": {\"type\": \"stdio\", \"command\": \"x\", \"args\": [\"http://y\", /* z */]},},\n  \"inputs\": [],\n}";
+        assert_eq!(names(code), ["s"]);
+        let Reached::Command(command) = read(code, variable).unwrap().remove(0).1.reached else { panic!() };
+        assert_eq!(command.arguments, ["http://y"]);
+        // Claude Code, Cursor, Roo Code, Cline, Windsurf, Gemini CLI and Copilot CLI.
+        assert_eq!(url(r#"{"type": "http", "url": "http://x/mcp", "alwaysLoad": true}"#), "http://x/mcp");
+        assert_eq!(url(r#"{"url": "http://x/${env:SET}"}"#), "http://x/value");
+        assert_eq!(
+            url(r#"{"type": "streamable-http", "url": "http://x/mcp", "alwaysAllow": ["a"], "watchPaths": []}"#),
+            "http://x/mcp"
+        );
+        assert_eq!(
+            url(r#"{"type": "streamableHttp", "url": "http://x/mcp", "autoApprove": [], "disabled": false}"#),
+            "http://x/mcp"
+        );
+        assert_eq!(url(r#"{"serverUrl": "http://x/mcp", "headers": {"K": "${SET}"}}"#), "http://x/mcp");
+        assert_eq!(url(r#"{"httpUrl": "http://x/mcp", "trust": true}"#), "http://x/mcp");
+        assert!(matches!(server(r#"{"type": "local", "command": "x", "tools": ["*"]}"#).reached, Reached::Command(_)));
+    }
+
+    #[test]
+    fn one_that_is_disabled_may_be_of_any_form() {
+        assert_eq!(
+            names(r#"{"mcpServers": {"a": {"disabled": true, "command": "${NOT}", "odd": 1}, "b": {"command": "x"}}}"#),
+            ["b"]
+        );
+    }
+
+    #[test]
+    fn tools_are_selected_as_hosts_do() {
+        let check = |keys: &str, only: Option<&[&str]>, without: &[&str]| {
+            let tools = server(&format!(r#"{{"command": "x", {keys}}}"#)).settings.tools;
+            let only = only.map(|only| only.iter().map(|tool| (*tool).to_owned()).collect());
+            assert_eq!(
+                (tools.only, tools.without),
+                (only, without.iter().map(|tool| (*tool).to_owned()).collect()),
+                "{keys}"
+            );
+        };
+        check(r#""includeTools": ["a", "b"], "excludeTools": ["b"]"#, Some(&["a", "b"]), &["b"]);
+        check(r#""tools": ["a"]"#, Some(&["a"]), &[]);
+        check(r#""tools": ["*"], "disabledTools": ["b"]"#, None, &["b"]);
+        check(r#""tools": []"#, Some(&[]), &[]);
+    }
+
+    #[test]
+    fn a_timeout_is_read_where_it_leaves_no_doubt() {
+        let check = |timeout: u64, expected: Duration| {
+            let settings = server(&format!(r#"{{"command": "x", "timeout": {timeout}}}"#)).settings;
+            assert_eq!(settings.timeout, expected);
+            assert!(settings.longest >= expected);
+        };
+        check(60, Duration::from_secs(60));
+        check(999, Duration::from_secs(999));
+        check(3_601, Duration::from_millis(3_601));
+        check(900_000, Duration::from_secs(900));
+    }
+
     #[test]
     fn what_is_wrong_is_named() {
         let check = |entry: &str, expected: &str| {
@@ -201,8 +397,60 @@ mod tests {
             r#"{"url": "y", "type": "sse"}"#,
             "MCP server `s`, key `type`: `sse` is not spoken; servers speak streamable HTTP (`http`)",
         );
+        check(r#"{"url": "x", "type": "websocket"}"#, "MCP server `s`, key `type`: `http` is expected");
+        check(
+            r#"{"url": "y", "serverUrl": "z"}"#,
+            "MCP server `s`: it must have one of `url`, `serverUrl` and `httpUrl`",
+        );
+        check(
+            r#"{"command": "x", "envFile": ".env"}"#,
+            "MCP server `s`, key `envFile`: no other file is read; write its variables under `env`, as `${NAME}`",
+        );
+        check(
+            r#"{"command": "x", "env": {"KEY": "${input:key}"}}"#,
+            "MCP server `s`, key `env`: only an editor knows `${input:key}`; write what it stands for, or `${NAME}`",
+        );
+        check(
+            r#"{"command": "x", "env": {"KEY": "$MY_KEY"}}"#,
+            "MCP server `s`, key `env`: `$MY_KEY` is a variable for some programs and a text for others; write `${MY_KEY}`",
+        );
+        check(
+            r#"{"command": "x", "args": ["--port", 8080]}"#,
+            "MCP server `s`, key `args`: a text is expected; write numbers, `true` and `false` in quotes",
+        );
+        check(
+            r#"{"command": "x", "disabled": "yes"}"#,
+            "MCP server `s`, key `disabled`: `true` or `false` is expected",
+        );
+        for timeout in ["1000", "3600"] {
+            check(
+                &format!(r#"{{"command": "x", "timeout": {timeout}}}"#),
+                "MCP server `s`, key `timeout`: some programs mean seconds by that and some milliseconds; a number below 1000 is \
+                read as seconds, one above 3600 as milliseconds",
+            );
+        }
+        check(
+            r#"{"command": "x", "timeout": 0}"#,
+            "MCP server `s`, key `timeout`: a number of milliseconds is expected",
+        );
+        check(r#""canary""#, "MCP server `s`: an object is expected");
         check(r#"{"command": "${NOT}"}"#, "MCP server `s`, key `command`: the variable `NOT` is not set");
         check(r#"{"command": "x", "args": "y"}"#, "MCP server `s`, key `args`: an array of texts is expected");
         check(r#"{"command": "x"}, "s": {"command": "y"}"#, "MCP server `s`: the file has two servers of that name");
+    }
+
+    #[test]
+    fn a_text_that_is_no_file_of_servers_is_refused_without_its_values() {
+        let check = |text: &str, expected: &str| {
+            let error = read(text, variable).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("the MCP servers could not be read: {expected}")), "{error}");
+            assert!(!error.contains("canary"), "{error}");
+        };
+        check("{}", EXPECTED);
+        check(r#"{"mcpServers": {}, "servers": {}}"#, EXPECTED);
+        check(r#"{"mcpServers": "canary"}"#, EXPECTED);
+        check(r#"["canary"]"#, EXPECTED);
+        check(r#"{"mcpServers": {"canary" 1}}"#, "expected `:` at line 1 column 26");
+        check("", "EOF while parsing");
     }
 }

@@ -25,6 +25,9 @@ const MOST_LOGGED: usize = 20;
 /// How long the reason of an end may take to be known.
 const REASON: Duration = Duration::from_millis(900);
 
+/// What is said of a server that was there and does not come back.
+const GONE: &str = "the server is gone, and could not be started again: ";
+
 /// One server.
 pub(super) struct Link {
     pub(super) name: Name,
@@ -51,31 +54,52 @@ enum State {
 }
 
 impl Link {
-    /// Connects for the first time.
+    /// Connects for the first time. Without a connection the server is not there, and is started again like one that has
+    /// ended.
     pub(super) async fn open(
         name: Name,
         server: Server,
         catalogue: Catalogue,
         overflow: Arc<Overflow>,
         revised: watch::Sender<()>,
-    ) -> Result<(Arc<Self>, Live), String> {
-        let (live, listed) = Live::open(&name, &server).await.map_err(|reason| server.without_secrets(&reason))?;
+    ) -> (Arc<Self>, Option<Live>) {
+        let opened = Live::open(&name, &server).await.map_err(|reason| server.without_secrets(&reason));
+        let state = match &opened {
+            Ok((live, _)) => State::Up(live.session.clone()),
+            Err(reason) => State::Down { reason: reason.as_str().into(), attempts: 0 },
+        };
         let link = Self {
             name,
             server,
             overflow,
             catalogue: Mutex::new(catalogue),
-            state: watch::Sender::new(State::Up(live.session.clone())),
+            state: watch::Sender::new(state),
             revised,
             closing: CancellationToken::new(),
         };
-        link.relist(&listed);
-        Ok((Arc::new(link), live))
+        let live = match opened {
+            Ok((live, listed)) => {
+                link.relist(&listed);
+                Some(live)
+            }
+            Err(reason) => {
+                tracing::warn!(server = %link.name, reason, "an MCP server is not there");
+                None
+            }
+        };
+        (Arc::new(link), live)
     }
 
-    /// Starts the server again whenever it ends, until the link is closed.
-    pub(super) async fn keep(self: Arc<Self>, mut live: Live) {
+    /// Starts the server whenever it is not there, until the link is closed.
+    pub(super) async fn keep(self: Arc<Self>, live: Option<Live>) {
         let mut pause = FIRST_PAUSE;
+        let mut live = match live {
+            Some(live) => live,
+            None => tokio::select! {
+                live = self.reopen("", &mut pause) => live,
+                () = self.closing.cancelled() => return drop(self.state.send_replace(State::Closed)),
+            },
+        };
         loop {
             let began = Instant::now();
             let watching = live.watch(&self.closing, |listed| self.relist(listed));
@@ -90,13 +114,14 @@ impl Link {
                 pause = FIRST_PAUSE;
             }
             tokio::select! {
-                again = self.reopen(&mut pause) => live = again,
+                again = self.reopen(GONE, &mut pause) => live = again,
                 () = self.closing.cancelled() => return drop(self.state.send_replace(State::Closed)),
             }
         }
     }
 
-    async fn reopen(&self, pause: &mut Duration) -> Live {
+    /// Starts the server; `before` says what happened before, if that fails.
+    async fn reopen(&self, before: &str, pause: &mut Duration) -> Live {
         for attempts in 1.. {
             tokio::time::sleep(*pause).await;
             *pause = (*pause * 2).min(LONGEST_PAUSE);
@@ -109,9 +134,8 @@ impl Link {
                 }
                 Err(reason) => {
                     let reason = self.server.without_secrets(&reason);
-                    tracing::warn!(server = %self.name, reason, "an MCP server could not be started again");
-                    let reason = format!("the server is gone, and could not be started again: {reason}").into();
-                    self.state.send_replace(State::Down { reason, attempts });
+                    tracing::warn!(server = %self.name, reason, "an MCP server could not be started");
+                    self.state.send_replace(State::Down { reason: format!("{before}{reason}").into(), attempts });
                 }
             }
         }
@@ -122,7 +146,7 @@ impl Link {
     fn relist(&self, listed: &[Value]) {
         let refused = || self.catalogue().refused().map(|refused| refused.of(&self.name)).collect::<Vec<_>>();
         let before = refused();
-        self.change(|catalogue| catalogue.update(listed, self.server.settings.on_change));
+        self.change(|catalogue| catalogue.update(listed, &self.server.settings));
         warnings(&before, &refused()).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
@@ -154,6 +178,14 @@ impl Link {
             if state.changed().await.is_err() {
                 return Err("the connection is closed".into());
             }
+        }
+    }
+
+    /// Why the server is not there, if it is not.
+    pub(super) fn absence(&self) -> Option<Arc<str>> {
+        match &*self.state.borrow() {
+            State::Down { reason, .. } => Some(Arc::clone(reason)),
+            State::Up(_) | State::Closed => None,
         }
     }
 

@@ -15,6 +15,9 @@
 //!     .server("search", mcp::Server::http("https://example.com/mcp").bearer_token("…"))
 //!     .connect()
 //!     .await?;
+//! for error in connections.unavailable() {
+//!     eprintln!("{error}"); // the others work, and this one joins when it is there
+//! }
 //! connections.join(&runtime)?; // their tools, now and after every change
 //!
 //! let files = connections.server("files")?;
@@ -32,11 +35,20 @@
 //! order is that of the servers as given, and within a server that of the names. [`Connections::refused`] tells what is
 //! refused, and why. Whoever joins the runtime later finds the names taken.
 //!
-//! **Trust.** What a server says of its tools is read by models, so it is pinned: a tool whose name, description or schema
-//! is not what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
-//! [`Connections::pins`] keeps the pins for the next run. Schemas that refer to elsewhere or in a circle, or are too deep or
-//! too large, are refused. Characters that a person does not see are taken out of descriptions. A server may ask us for
-//! nothing: sampling, elicitation and roots are denied.
+//! **Trust.** Models read what a server says of its tools, so it is pinned. A tool whose name, description or schema is not
+//! what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
+//! [`Connections::tools`] shows what models read, and only what it has shown can be approved. [`Connections::pins`] keeps the
+//! pins for the next run, in which new tools wait for approval too. [`Server::only`] and [`Server::without`] select the tools
+//! of a server. Schemas that refer to elsewhere or in a circle, or are too deep or too large, are refused. A server may ask us
+//! for nothing: sampling, elicitation and roots are denied.
+//!
+//! Characters that a person does not see are taken out of descriptions, schemas, results and errors. A schema that has them in
+//! what is sent back to the server, such as the name of a parameter, is refused.
+//!
+//! **Secrets.** No model, event, error, `Debug` output or log shows the credentials that a server is given: bearer tokens,
+//! passwords and keys in its URL, and headers, variables, options and query parameters that are named like a key, a token or a
+//! password. Errors and logs show no other value either that a server is given, except paths, names of packages and options.
+//! A mark stands in their place. Values of fewer than 6 bytes are not hidden.
 //!
 //! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
 //! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
@@ -78,6 +90,10 @@ mod overflow;
 #[cfg(feature = "mcp-client")]
 mod pages;
 #[cfg(feature = "mcp-client")]
+mod redacted;
+#[cfg(feature = "mcp-client")]
+mod redaction;
+#[cfg(feature = "mcp-client")]
 mod remote;
 #[cfg(feature = "mcp-client")]
 mod request;
@@ -91,6 +107,8 @@ mod stdio;
 mod streamable_http;
 #[cfg(feature = "mcp-client")]
 mod tap;
+#[cfg(feature = "mcp-client")]
+mod visible;
 
 #[cfg(feature = "mcp-client")]
 pub use catalogue::OnChange;

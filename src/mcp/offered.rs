@@ -10,6 +10,7 @@ use super::link::Link;
 use super::output::Output;
 use super::request::Failure;
 use super::tap::Meter;
+use super::visible::visible;
 use crate::message::{Content, Name};
 use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
 
@@ -55,6 +56,9 @@ impl Offered {
             _ => None,
         };
         let mut output = output.ok_or_else(|| self.error("it answered with something that is no tool's result"))?;
+        if output.is_error {
+            output.content.text = self.link.server.without_secrets(&output.content.text).into();
+        }
         let most = self.link.server.settings.most_text;
         output.content.text = self.link.overflow.fit(&self.link.name, output.content.text, most).await;
         if output.is_error {
@@ -68,7 +72,7 @@ impl Offered {
             Failure::Silent(limit) => ToolError::timeout(limit),
             Failure::Unreached(reason) => ToolError::network(self.told(&reason)),
             Failure::Unauthorized(reason) => {
-                ToolError::authentication(&format!("MCP server {}", self.link.name), reason)
+                ToolError::authentication(&format!("MCP server {}", self.link.name), visible(&reason))
             }
             other => self.error(other),
         }
@@ -79,6 +83,6 @@ impl Offered {
     }
 
     fn told(&self, reason: &dyn std::fmt::Display) -> String {
-        format!("MCP server `{}`: {reason}", self.link.name)
+        visible(&format!("MCP server `{}`: {reason}", self.link.name)).into_owned()
     }
 }

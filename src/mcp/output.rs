@@ -1,8 +1,13 @@
-//! What a tool of a server gave, as content for a model. Plain functions.
+//! What a tool of a server gave, as content for a model, with nothing in it that cannot be seen. Plain functions.
 
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
+use super::visible::visible;
 use crate::message::{Attachment, AttachmentKind, Content};
 
 /// A result of `tools/call`, in whatever shape it came.
@@ -100,9 +105,12 @@ impl Pieces {
             Some("audio") => AttachmentKind::Audio,
             _ => AttachmentKind::Document,
         };
-        let attachment = Attachment::encoded(kind, media_type, base64);
+        let attachment = match kind {
+            AttachmentKind::Document => Attachment::encoded(kind, media_type, &visible_document(base64)),
+            _ => Attachment::encoded(kind, media_type, base64),
+        };
         self.attachments.push(match name {
-            Some(name) => attachment.named(name),
+            Some(name) => attachment.named(&visible(name)),
             None => attachment,
         });
     }
@@ -134,7 +142,16 @@ impl Pieces {
     }
 
     fn into_content(self) -> Content {
-        Content { text: self.texts.join("\n").into(), attachments: self.attachments }
+        Content { text: visible(&self.texts.join("\n")).into(), attachments: self.attachments }
+    }
+}
+
+/// The same document; if it is text, which a model may be given as such, then without what cannot be seen.
+fn visible_document(base64: &str) -> Cow<'_, str> {
+    let text = STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    match text.as_deref().map(visible) {
+        Some(Cow::Owned(shown)) => STANDARD.encode(shown.as_bytes()).into(),
+        _ => base64.into(),
     }
 }
 
@@ -166,6 +183,26 @@ mod tests {
             .attach(Attachment::encoded(AttachmentKind::Document, "application/pdf", "JVBERg==").named("2.pdf"));
         let output = lenient(&result);
         assert_eq!((output.content, output.is_error), (expected, false));
+    }
+
+    #[test]
+    fn nothing_arrives_that_cannot_be_seen() {
+        let hidden = "in\u{e0063}\u{200b}side";
+        let (text, binary) = (STANDARD.encode(hidden), STANDARD.encode(b"\x00\xff"));
+        let result = json!({"content": [
+            {"type": "text", "text": hidden},
+            {"type": "resource_link", "uri": "x://a", "name": hidden},
+            {"type": "resource", "resource": {"uri": "x://b", "text": hidden}},
+            {"type": "resource", "resource": {"uri": "x://c\u{200b}", "mimeType": "text/plain", "blob": text}},
+            {"type": "resource", "resource": {"uri": "x://d", "mimeType": "application/pdf", "blob": binary}},
+        ], "structuredContent": {hidden: 1}});
+        let text = "inside\nResource x://a: inside\nResource x://b:\ninside\n{\"inside\":1}";
+        let document =
+            |media_type: &str, base64: &str| Attachment::encoded(AttachmentKind::Document, media_type, base64);
+        let expected = Content::from(text)
+            .attach(document("text/plain", &STANDARD.encode("inside")).named("c"))
+            .attach(document("application/pdf", &binary).named("d"));
+        assert_eq!(lenient(&result).content, expected);
     }
 
     #[test]

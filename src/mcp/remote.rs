@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::catalogue::OnChange;
+use url::Url;
 
-/// What is shorter is no secret that could be hidden.
-const SHORTEST_SECRET: usize = 6;
+use super::catalogue::{OnChange, Selection};
+use super::redaction::Redaction;
 
 /// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
 ///
@@ -54,6 +54,7 @@ pub(super) struct Settings {
     pub(super) most_text: usize,
     pub(super) longest_message: usize,
     pub(super) on_change: OnChange,
+    pub(super) tools: Selection,
 }
 
 impl Default for Settings {
@@ -65,6 +66,7 @@ impl Default for Settings {
             most_text: 100_000,
             longest_message: 16 * 1024 * 1024,
             on_change: OnChange::default(),
+            tools: Selection::default(),
         }
     }
 }
@@ -157,6 +159,19 @@ impl Server {
         self
     }
 
+    /// Of the server's tools only these, by the server's names; called again, these as well. Default: all. A name that the
+    /// server does not have is among [`Connections::refused`](super::Connections::refused).
+    pub fn only<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.settings.tools.only.get_or_insert_default().extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Of the server's tools not these, by the server's names. Default: none is left out.
+    pub fn without<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.settings.tools.without.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
     /// What becomes of tools whose definitions change. Default: they are disabled.
     pub fn on_change(mut self, on_change: OnChange) -> Self {
         self.settings.on_change = on_change;
@@ -165,18 +180,17 @@ impl Server {
 }
 
 impl Server {
-    /// A text in which nothing stands that may be a secret of the address.
+    /// What is secret in how it is reached.
+    pub(super) fn redaction(&self) -> Redaction {
+        match &self.reached {
+            Reached::Command(command) => Redaction::of_command(command),
+            Reached::Address(address) => Redaction::of_address(address),
+        }
+    }
+
+    /// A text about a failure in which nothing stands that the server was given.
     pub(super) fn without_secrets(&self, text: &str) -> String {
-        let Reached::Address(address) = &self.reached else { return text.to_owned() };
-        let query = address.url.split_once('?').map(|(_, query)| query);
-        let user = address.url.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
-        let headers = address.headers.iter().map(|(_, value)| value.as_str());
-        let mut secrets: Vec<&str> =
-            headers.chain(query).chain(user.map(|(user, _)| user)).chain(address.bearer.as_deref()).collect();
-        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
-        // One may stand within another.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
+        self.redaction().given.redact(text).into_owned()
     }
 }
 
@@ -191,7 +205,7 @@ impl fmt::Debug for Server {
             }
             Reached::Address(address) => {
                 let headers: Vec<_> = address.headers.iter().map(|(name, _)| name).collect();
-                shown.field("url", &address.without_secrets()).field("headers", &headers)
+                shown.field("url", &address.shown()).field("headers", &headers)
             }
         };
         shown.field("settings", &self.settings).finish()
@@ -199,16 +213,14 @@ impl fmt::Debug for Server {
 }
 
 impl Address {
-    /// The address without user, password and query, where tokens may stand.
-    pub(super) fn without_secrets(&self) -> String {
-        let url = self.url.split(['?', '#']).next().unwrap_or_default();
-        match url.split_once("://") {
-            Some((scheme, rest)) => {
-                let end = rest.find('/').unwrap_or(rest.len());
-                let host = rest[..end].rsplit('@').next().unwrap_or_default();
-                format!("{scheme}://{host}{}", &rest[end..])
+    /// The address without user, password and query, and without what may be a key in its path.
+    pub(super) fn shown(&self) -> String {
+        match Url::parse(&self.url) {
+            Ok(url) if url.has_host() => {
+                let path = Redaction::of_address(self).given.redact(url.path()).into_owned();
+                format!("{}{path}", url.origin().ascii_serialization())
             }
-            None => url.to_owned(),
+            _ => "(not a URL)".to_owned(),
         }
     }
 }
@@ -220,13 +232,11 @@ mod tests {
     #[test]
     fn no_secret_is_shown() {
         let command = Server::stdio("npx", ["--key=canary"]).env("KEY", "canary");
-        let address =
-            Server::http("https://me:canary@example.com/a@b?token=canary").bearer_token("canary").header("X", "canary");
-        for shown in [format!("{command:?}"), format!("{address:?}")] {
+        let address = Server::http("https://me:canary@example.com/a@b/canary/mcp?token=canary");
+        let address = address.bearer_token("canary").header("X", "canary");
+        for shown in [format!("{command:?}"), format!("{address:?}"), format!("{:?}", Server::http("ht!tp://canary"))] {
             assert!(!shown.contains("canary"), "{shown}");
         }
-        assert!(format!("{address:?}").contains("https://example.com/a@b"), "{address:?}");
-        let failed = "no https://me:canary@example.com/a@b?token=canary with canary";
-        assert_eq!(address.without_secrets(failed), "no https://…@example.com/a@b?… with …");
+        assert!(format!("{address:?}").contains("https://example.com/a@b/[redacted]/mcp"), "{address:?}");
     }
 }

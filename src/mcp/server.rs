@@ -14,9 +14,9 @@ use std::mem;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    ToolListChangedNotification,
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, ConstString as _, CustomRequest, CustomResult,
+    ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProgressToken, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, ToolListChangedNotification,
 };
 use rmcp::service::{
     NotificationContext, Peer, QuitReason, RequestContext, ServerInitializeError, SubscriptionContext,
@@ -35,6 +35,7 @@ pub use http::{BoundServer, HttpServer};
 use crate::error::{CallError, list};
 use crate::message::{Content, Name};
 use crate::prompt::Roster;
+use crate::router;
 use crate::runtime::Runtime;
 use crate::spelling::Spellings;
 use line::{End, Line};
@@ -54,7 +55,8 @@ use steps::Steps;
 /// - Its name is the agent's. A name that is not `[a-zA-Z0-9_-]{1,64}` keeps its letters, digits, `_` and `-` of ASCII, with
 ///   one `_` for what is between them, or is `agent` where none is left, and gets `-` and eight hexadecimal digits that
 ///   follow from the whole name. The `title` is always the agent's name.
-/// - Its description is what other agents are told: the role, or else the instructions.
+/// - Its description is its role. The instructions of an agent are for its model, and no host is shown them: an agent
+///   without a role has its name for a description.
 /// - Images, sounds and documents of an answer are content of these kinds, and addresses are links.
 /// - A call that fails is a result with `isError` and the error's text.
 /// - If the host asks for progress, every step of the call and of all calls below it is told, without what was said.
@@ -154,10 +156,18 @@ impl AgentServer {
         let shown: Vec<_> = roster.peers().filter(|(name, _)| self.shows(name)).collect();
         let names = names::tool_names(shown.iter().map(|(name, _)| name));
         let schema = Arc::new(self.schema());
-        let tool = |(tool, (name, description)): (String, &(Name, Arc<str>))| {
-            Tool::new(tool, description.as_ref().to_owned(), Arc::clone(&schema)).with_title(name.as_ref())
+        let tool = |(tool, (name, told)): (String, &(Name, Arc<str>))| {
+            Tool::new(tool, self.description(name, told), Arc::clone(&schema)).with_title(name.as_ref())
         };
         names.into_iter().zip(shown).map(tool).collect()
+    }
+
+    /// What a host is told of a peer, of which other agents are `told` the instructions if it has no role.
+    fn description(&self, name: &str, told: &str) -> String {
+        match self.runtime.router.registry().find(name).0 {
+            Some((name, router::Peer::Agent(entry))) if entry.agent.role.is_none() => format!("The agent `{name}`."),
+            _ => told.to_owned(),
+        }
     }
 
     /// The agent behind a tool.
@@ -258,6 +268,19 @@ impl ServerHandler for AgentServer {
             () = End::of(&context.extensions) => Err(withdrawn()),
             answer = self.call(agent, message, progress) => Ok(answer::result(answer).into()),
         }
+    }
+
+    /// A request of a method that the SDK does not know, or a call whose parameters it cannot read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != CallToolRequestMethod::VALUE {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let expected = r#"{"name": "a tool", "arguments": {"message": "what the agent is asked"}}"#;
+        Err(ErrorData::invalid_params(format!("the parameters cannot be read; expected {expected}"), None))
     }
 
     /// Tells the host of whoever joins or leaves, to the end of its session.

@@ -22,6 +22,7 @@ use super::catalogue::MOST_TOOLS;
 use super::child::Child;
 use super::error::{causes, is_about_the_key};
 use super::pages::{self, Most};
+use super::redacted::Redacted;
 use super::remote::{Reached, Server};
 use super::stdio::Stdio;
 use super::streamable_http::{self, IsUnreached};
@@ -176,13 +177,15 @@ async fn connect(
             *child = Some(started);
             // A process that refuses something is there nevertheless.
             let signals = Signals { bounced: Arc::default(), ..signals.clone() };
-            let stdio = Tap::new(Stdio::new(Arc::clone(name), input, output, longest), signals);
+            let stdio = Redacted::new(Stdio::new(Arc::clone(name), input, output, longest), server.redaction());
+            let stdio = Tap::new(stdio, signals);
             (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
         }
         Reached::Address(address) => {
             let http = streamable_http::transport(address, longest, &signals.suspected).map_err(failed)?;
             let is_unreached = streamable_http::is_unreached_by(&http);
-            (Client.serve_with_lifecycle(Tap::new(http, signals.clone()), lifecycle).await, is_unreached)
+            let http = Tap::new(Redacted::new(http, server.redaction()), signals.clone());
+            (Client.serve_with_lifecycle(http, lifecycle).await, is_unreached)
         }
     };
     let is_refusal = |error: &ClientInitializeError| match error {

@@ -1,20 +1,27 @@
 //! The transport to a server behind an address.
+//!
+//! The SDK, which logs, learns no address and no error that shows one: it is given a client that knows where to go.
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::SseRetryPolicy;
+use rmcp::transport::common::client_side_sse::{BoxedSseResponse, SseRetryPolicy};
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClient, StreamableHttpClientTransportConfig,
+    StreamableHttpError, StreamableHttpPostResponse,
 };
 use tokio::sync::Notify;
 
-use super::error::io_kind;
+use super::error::{causes, io_kind};
+use super::redaction::Redaction;
 use super::remote::Address;
+use crate::redirects::same_origin_only;
 
 /// How many requests are sent at once.
 const MOST_POSTS: usize = 256;
@@ -32,7 +39,7 @@ pub(super) fn transport(
         value.set_sensitive(true);
         headers.insert(header, value);
     }
-    let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
+    let mut config = StreamableHttpClientTransportConfig::with_uri(address.shown())
         .max_concurrent_requests(MOST_POSTS)
         .max_sse_event_size(longest)
         // What is pending in a session that is gone fails at once, and a new one begins.
@@ -40,7 +47,126 @@ pub(super) fn transport(
         .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
     config.auth_header = address.bearer.clone();
     config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
-    Ok(StreamableHttpClientTransport::from_config(config))
+    Ok(StreamableHttpClientTransport::with_client(Client::new(address)?, config))
+}
+
+/// The SDK's client for one address. Its errors show no secret.
+#[derive(Clone)]
+struct Client {
+    http: reqwest::Client,
+    url: Arc<str>,
+    redaction: Arc<Redaction>,
+}
+
+impl Client {
+    fn new(address: &Address) -> Result<Self, String> {
+        let http = reqwest::Client::builder()
+            // The SDK does not read every answer to its end, and a connection that waits for that is slower than a new one.
+            .pool_max_idle_per_host(0)
+            .redirect(same_origin_only())
+            .build()
+            .map_err(|error| format!("no HTTP client could be made: {}", causes(&error)))?;
+        Ok(Self { http, url: address.url.as_str().into(), redaction: Arc::new(Redaction::of_address(address)) })
+    }
+
+    fn failed(&self, error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<Failed> {
+        use StreamableHttpError as E;
+        let redact = |text: &str| self.redaction.given.redact(text).into_owned();
+        match error {
+            E::Client(error) => {
+                let kind = io_kind(&error).map(io::Error::from);
+                E::Client(Failed { said: redact(&causes(&error.without_url())), kind })
+            }
+            E::AuthRequired(error) => E::AuthRequired(AuthRequiredError::new(redact(&error.www_authenticate_header))),
+            E::InsufficientScope(error) => E::InsufficientScope(InsufficientScopeError::new(
+                redact(&error.www_authenticate_header),
+                error.required_scope,
+            )),
+            E::HttpStatus(error) => E::HttpStatus(error),
+            E::Io(error) => E::Io(error),
+            E::ResponseBodyTooLarge { max_size } => E::ResponseBodyTooLarge { max_size },
+            E::ServerDoesNotSupportSse => E::ServerDoesNotSupportSse,
+            E::ServerDoesNotSupportDeleteSession => E::ServerDoesNotSupportDeleteSession,
+            E::SessionExpired => E::SessionExpired,
+            E::UnexpectedServerResponse(said) => E::UnexpectedServerResponse(redact(&said).into()),
+            E::UnexpectedContentType(kind) => E::UnexpectedContentType(kind.as_deref().map(redact)),
+            other => E::UnexpectedServerResponse(redact(&causes(&other)).into()),
+        }
+    }
+}
+
+/// Why a request could not be sent, or its answer not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{said}")]
+struct Failed {
+    said: String,
+    #[source]
+    kind: Option<io::Error>,
+}
+
+impl StreamableHttpClient for Client {
+    type Error = Failed;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<Failed>> {
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, usize::MAX).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        _: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        longest: usize,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<Failed>> {
+        let url = Arc::clone(&self.url);
+        let sending = self.http.post_message_with_max_sse_event_size(url, message, session, token, headers, longest);
+        sending.await.map_err(|error| self.failed(error))
+    }
+
+    async fn delete_session(
+        &self,
+        _: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), StreamableHttpError<Failed>> {
+        let sending = self.http.delete_session(Arc::clone(&self.url), session, token, headers);
+        sending.await.map_err(|error| self.failed(error))
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxedSseResponse, StreamableHttpError<Failed>> {
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, usize::MAX).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        _: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        longest: usize,
+    ) -> Result<BoxedSseResponse, StreamableHttpError<Failed>> {
+        let url = Arc::clone(&self.url);
+        let opening = self.http.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, longest);
+        opening.await.map_err(|error| self.failed(error))
+    }
 }
 
 /// When a stream that has broken off is resumed: soon; and if that fails, the server is suspected of being gone.

@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::redirect::Policy;
 use reqwest::{Url, Version};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, timeout_at};
@@ -20,6 +19,7 @@ use super::failure::{Failure, of_status};
 use super::retry_after;
 use super::sse::Decoder;
 use crate::error::{ProviderError, ProviderErrorKind};
+use crate::redirects::same_origin_only;
 use crate::secrets::Secrets;
 
 /// A client for one server. Its connections are shared by all requests.
@@ -345,19 +345,6 @@ impl Answer<'_> {
     }
 }
 
-/// Follows a redirect that keeps the request as it is, within one scheme, host and port. All others are
-/// handed back: they would change the request, or carry it and its key elsewhere.
-fn same_origin_only() -> Policy {
-    Policy::custom(|attempt| {
-        let keeps = matches!(attempt.status().as_u16(), 307 | 308);
-        let stays = attempt.previous().iter().all(|url| url.origin() == attempt.url().origin());
-        match keeps && stays && attempt.previous().len() <= MOST_REDIRECTS {
-            true => attempt.follow(),
-            false => attempt.stop(),
-        }
-    })
-}
-
 /// The value of a header that no log shows.
 fn sensitive(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
@@ -420,6 +407,5 @@ const LONGEST_END: Duration = Duration::from_millis(50);
 const LARGEST_BODY: usize = 64 << 20;
 const LONGEST_HEAD: usize = 512;
 const LONGEST_MESSAGE: usize = 4096;
-const MOST_REDIRECTS: usize = 3;
 /// The headers in which vendors name a request.
 const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];

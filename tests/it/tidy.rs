@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 4] = [
         "user",
         "runtime",
     ],
-    &["schema", "secrets", "providers", "tools", "mcp"],
+    &["schema", "secrets", "redirects", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
@@ -56,8 +56,11 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("rpds", &["name"]),
     ("unicode_general_category", &["name"]),
     ("unicode_normalization", &["name"]),
-    ("reqwest", &["providers/http"]),
+    ("reqwest", &["redirects", "providers/http", "mcp/streamable_http"]),
     ("secrecy", &["secrets", "providers/http", "providers/api"]),
+    ("icu_properties", &["mcp/visible"]),
+    ("json_strip_comments", &["mcp/file"]),
+    ("url", &["mcp/redaction", "mcp/remote"]),
     ("bytes", &["providers/http", "providers/body"]),
     ("jsonschema", &["schema"]),
     ("rmcp", &["mcp"]),

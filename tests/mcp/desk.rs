@@ -21,7 +21,8 @@ pub(crate) fn runtime() -> Runtime {
     Runtime::builder().provider("script", Scripted::computed(model)).agent(clerk).build().unwrap()
 }
 
-/// What the clerk says: on `tools` their names, otherwise what came of the call that it was told to make.
+/// What the clerk says: on `tools` their names, on `schema of x` that of one, otherwise what came of the call that it was told
+/// to make.
 fn model(request: &Request) -> Reply {
     let last = request.context.messages().last();
     if let Some(ChatMessage::Tool { output, .. }) = last {
@@ -30,6 +31,10 @@ fn model(request: &Request) -> Reply {
     if request.context.input() == "tools" {
         let names: Vec<&str> = request.tools.iter().map(|tool| &*tool.name).collect();
         return Reply::finish(&json!(names).to_string());
+    }
+    if let Some(name) = request.context.input().strip_prefix("schema of ") {
+        let tool = request.tools.iter().find(|tool| &*tool.name == name).unwrap();
+        return Reply::finish(&tool.parameters.to_string());
     }
     let order: Value = serde_json::from_str(request.context.input()).unwrap();
     Reply::tool(order["tool"].as_str().unwrap(), order["arguments"].clone())

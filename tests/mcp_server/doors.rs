@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::team::team;
+use crate::team::{CROWD, team};
 
 fn initialize() -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
@@ -71,6 +71,84 @@ async fn pages_of_other_origins_and_other_names_of_the_host_are_not_let_in() {
     serving.abort();
 }
 
+/// Sends a request as it stands, and gives the first line of the answer.
+async fn raw(stream: &mut TcpStream, head: &str, body: &str) -> String {
+    let kind = "content-type: application/json\r\naccept: application/json, text/event-stream";
+    let request = format!("POST /mcp HTTP/1.1\r\n{head}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    String::from_utf8(answer.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_with_two_hosts_is_refused() {
+    let (runtime, _keeper) = team();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
+    let address = bound.local_addr();
+    let serving = tokio::spawn(bound.serve());
+    for (head, expected) in [
+        ("host: localhost", "HTTP/1.1 200"),
+        ("host: localhost\r\nhost: evil.example", "HTTP/1.1 400"),
+        ("host: localhost\r\nhost: localhost", "HTTP/1.1 400"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        assert_eq!(raw(&mut stream, head, &initialize()).await, expected, "{head}");
+    }
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_most_waits_until_another_closes() {
+    let (runtime, _keeper) = team();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").most_connections(2).bind().await.unwrap();
+    let (address, url) = (bound.local_addr(), bound.url());
+    let serving = tokio::spawn(bound.serve());
+    let silent = TcpStream::connect(address).await.unwrap();
+    let host = Client::builder().pool_max_idle_per_host(1).build().unwrap();
+    begin(&host, &url).await;
+    let mut waiting = TcpStream::connect(address).await.unwrap();
+    let body = initialize();
+    let answered = raw(&mut waiting, "host: localhost", &body);
+    tokio::pin!(answered);
+    for _ in 0..20 {
+        begin(&host, &url).await;
+        assert!(futures_util::poll!(&mut answered).is_pending(), "there are two connections already");
+    }
+    drop(silent);
+    assert_eq!(answered.await, "HTTP/1.1 200");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_second_request_of_an_id_that_is_not_answered_is_refused_and_the_first_is_answered() {
+    let (runtime, _keeper) = team();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").bind().await.unwrap();
+    let url = bound.url();
+    let serving = tokio::spawn(bound.serve());
+    let client = Client::new();
+    let session = begin(&client, &url).await;
+    let send = async |id: usize, tool: &str| {
+        let body = called(tool).replace("\"id\":2", &format!("\"id\":{id}"));
+        let answer = request(&client, &url, &body).header("mcp-session-id", &session).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer
+    };
+    // Its answer comes when all attendees are there.
+    let first = send(1_000, "attendee").await;
+    for _ in 0..2 {
+        let second = send(1_000, "writer").await.text().await.unwrap();
+        assert!(
+            second.contains("-32600") && second.contains("another request of that id is not answered yet"),
+            "{second}"
+        );
+    }
+    let others = futures_util::future::join_all((1..CROWD).map(|id| send(id, "attendee")));
+    let (answer, _) = tokio::join!(first.text(), others);
+    assert!(answer.unwrap().contains("We met."));
+    serving.abort();
+}
+
 #[tokio::test]
 async fn without_the_token_nobody_is_let_in() {
     let (runtime, _keeper) = team();
@@ -78,9 +156,17 @@ async fn without_the_token_nobody_is_let_in() {
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());
     let client = Client::new();
-    for shown in
-        ["", "Bearer", "Bearer ", "Bearer s3cret-tokem", "Bearer s3cret-token2", "s3cret-token", "Basic s3cret-token"]
-    {
+    for shown in [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer s3cret-tokem",
+        "Bearer s3cret-token2",
+        "s3cret-token",
+        "Basic s3cret-token",
+        "Bearers3cret-token",
+        "s3cret-token Bearer",
+    ] {
         let answer = request(&client, &url, &initialize()).header("authorization", shown).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{shown}");
         assert_eq!(answer.headers()["www-authenticate"], "Bearer");
@@ -89,8 +175,10 @@ async fn without_the_token_nobody_is_let_in() {
         let answer = request(&client, &url, &initialize()).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "no header: {url}");
     }
-    let answer = request(&client, &url, &initialize()).bearer_auth("s3cret-token").send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    for shown in ["Bearer s3cret-token", "bearer s3cret-token", "BEARER  s3cret-token"] {
+        let answer = request(&client, &url, &initialize()).header("authorization", shown).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{shown}");
+    }
     serving.abort();
 }
 
@@ -151,6 +239,12 @@ async fn a_request_that_cannot_be_read_gets_an_error_and_the_next_one_is_served(
         let request = client.post(&url).header("content-type", kind).header("mcp-session-id", session);
         let request = request.header("accept", "application/json, text/event-stream").body(body);
         assert_eq!(request.send().await.unwrap().status().as_u16(), expected, "{kind} {session}");
+    }
+    for params in [json!({ "name": "writer", "arguments": "x" }), json!({ "arguments": {} })] {
+        let odd = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params }).to_string();
+        let answer = request(&client, &url, &odd).header("mcp-session-id", &id).send().await.unwrap();
+        let answer = answer.text().await.unwrap();
+        assert!(answer.contains("-32602") && answer.contains("the parameters cannot be read; expected {"), "{answer}");
     }
     let unknown = json!({ "jsonrpc": "2.0", "id": "한", "method": "agents/dance" }).to_string();
     let answer =

@@ -16,8 +16,9 @@ async fn every_agent_is_a_tool_and_a_person_only_if_they_are_chosen() {
     let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
     let korean = "agent-457563c0";
     assert_eq!(names, ["researcher", "writer", "waiter", "broken", "attendee", "sleeper", korean]);
-    assert_eq!(tools[0].description.as_deref(), Some("Finds facts."), "a role goes before instructions");
-    assert_eq!(tools[6].description.as_deref(), Some("작가 instructions."));
+    assert_eq!(tools[0].description.as_deref(), Some("Finds facts."));
+    assert_eq!(tools[6].description.as_deref(), Some("The agent `작가`."), "instructions are for its model");
+    assert!(!format!("{tools:?}").contains("instructions."), "{tools:?}");
     assert_eq!(tools[6].title.as_deref(), Some("작가"));
     assert_eq!(tools[0].input_schema["required"], json!(["message"]));
     assert_eq!(tools[0].input_schema["properties"]["message"]["type"], "string");

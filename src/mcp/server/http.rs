@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
@@ -27,6 +27,7 @@ use super::sessions::Sessions;
 use super::{AgentServer, ServeError};
 
 const PATH: &str = "/mcp";
+const SCHEME: &[u8] = b"Bearer ";
 /// The largest body of a request, in bytes.
 const MOST_BODY: usize = 1 << 20;
 /// How long a request's head may take, and a connection may stay without a request.
@@ -35,6 +36,8 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// How many sessions there may be.
 const MOST_SESSIONS: usize = 1_000;
+/// How many connections there may be: half as many as the files that a process may usually open.
+const MOST_CONNECTIONS: usize = 512;
 /// How long a session that is not used is kept.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
@@ -45,7 +48,8 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// [demands](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning)), and any other
 /// needs a [bearer token](HttpServer::bearer_token); what encrypts the connection must stand in front.
 ///
-/// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions.
+/// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions and
+/// [so many connections](HttpServer::most_connections).
 #[must_use = "nothing is served until it is bound"]
 pub struct HttpServer {
     server: AgentServer,
@@ -54,12 +58,21 @@ pub struct HttpServer {
     hosts: Vec<String>,
     token: Option<String>,
     patience: Duration,
+    most_connections: usize,
 }
 
 impl HttpServer {
     pub(super) fn new(server: AgentServer, address: String) -> Self {
         let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
-        Self { server, address, origins: Vec::new(), hosts, token: None, patience: PATIENCE }
+        Self {
+            server,
+            address,
+            origins: Vec::new(),
+            hosts,
+            token: None,
+            patience: PATIENCE,
+            most_connections: MOST_CONNECTIONS,
+        }
     }
 
     /// Web pages that may call, each by its scheme, host and port, such as `https://app.example.com:443`; `:*` is any port.
@@ -85,6 +98,13 @@ impl HttpServer {
     /// then. Default: 5 minutes.
     pub fn session_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How many connections there may be at once. A further one waits until another closes; one without a request is closed
+    /// after 10 s. Default: 512. A host has one for each call and one on which it listens.
+    pub fn most_connections(mut self, most: usize) -> Self {
+        self.most_connections = most.max(1);
         self
     }
 
@@ -114,9 +134,9 @@ impl HttpServer {
         let config = self.config(local).with_cancellation_token(stop.clone());
         let server = self.server;
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
-        let gate = Arc::new(Gate { token: self.token.map(|token| format!("Bearer {token}")) });
+        let gate = Arc::new(Gate { token: self.token });
         let routes = Router::new().route_service(PATH, service).layer(from_fn_with_state(gate, pass));
-        Ok(BoundServer { listener, local, routes, sessions, stop })
+        Ok(BoundServer { listener, local, routes, sessions, stop, most_connections: self.most_connections })
     }
 
     fn config(&self, local: SocketAddr) -> StreamableHttpServerConfig {
@@ -139,6 +159,7 @@ pub struct BoundServer {
     routes: Router,
     sessions: Arc<Sessions>,
     stop: CancellationToken,
+    most_connections: usize,
 }
 
 impl BoundServer {
@@ -162,7 +183,7 @@ impl BoundServer {
         let mut cleaning = std::pin::pin!(self.sessions.close_abandoned());
         loop {
             tokio::select! {
-                accepted = self.listener.accept() => match accepted {
+                accepted = self.listener.accept(), if connections.len() < self.most_connections => match accepted {
                     Ok((stream, _)) => { connections.spawn(attend(stream, self.routes.clone())); }
                     Err(error) => {
                         // Such as too many open files: it passes.
@@ -189,21 +210,26 @@ async fn attend(stream: TcpStream, routes: Router) {
 
 /// What a request must show to pass.
 struct Gate {
-    /// The whole value of the header.
     token: Option<String>,
 }
 
 impl Gate {
-    /// Takes the same time for every token of the right length.
+    /// Takes the same time for every token of the right length. The name of the scheme may be
+    /// [in any case](https://www.rfc-editor.org/rfc/rfc9110#section-11.1).
     fn admits(&self, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_none_or(|token| {
             let shown = headers.get(AUTHORIZATION).map_or(&[][..], |shown| shown.as_bytes());
-            bool::from(shown.ct_eq(token.as_bytes()))
+            let (scheme, shown) = shown.split_at(shown.len().min(SCHEME.len()));
+            scheme.eq_ignore_ascii_case(SCHEME) && bool::from(shown.trim_ascii_start().ct_eq(token.as_bytes()))
         })
     }
 }
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    // What stands before us may have looked at another than the SDK does: https://www.rfc-editor.org/rfc/rfc9112#section-3.2
+    if request.headers().get_all(HOST).iter().nth(1).is_some() {
+        return (StatusCode::BAD_REQUEST, "a request has one `Host` header").into_response();
+    }
     if !gate.admits(request.headers()) {
         let demand = [(WWW_AUTHENTICATE, "Bearer")];
         return (StatusCode::UNAUTHORIZED, demand, "a valid `Authorization: Bearer` header is needed").into_response();

@@ -1,14 +1,16 @@
-//! The sessions of hosts over HTTP: at most so many, and none that its host has abandoned.
+//! The sessions of hosts over HTTP: at most so many, none that its host has abandoned, and in none two requests of one id
+//! at once.
 //!
 //! A session is in use while a request of it is answered or its host listens; the SDK's own idle time would end it
 //! in the middle of a call of which nothing is told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt as _};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use futures_util::future::Either;
+use futures_util::{Stream, StreamExt as _, stream};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use tokio::time::{Instant, sleep};
@@ -31,6 +33,8 @@ struct Use {
     streams: usize,
     /// When it was last used, if no stream is open.
     last: Instant,
+    /// The requests that are answered on these streams.
+    requests: HashSet<RequestId>,
 }
 
 impl Sessions {
@@ -58,16 +62,25 @@ impl Sessions {
     /// Marks the session as used until the value is dropped.
     fn using(&self, id: &SessionId) -> Using {
         change(&self.uses, id, |usage| usage.streams += 1);
-        Using { id: id.clone(), uses: Arc::clone(&self.uses) }
+        Using { id: id.clone(), uses: Arc::clone(&self.uses), request: None }
     }
 }
 
 struct Using {
     id: SessionId,
     uses: Uses,
+    request: Option<RequestId>,
 }
 
 impl Using {
+    /// The same for a request. `None` if another of that id is not answered yet: the SDK would forget that.
+    fn answering(mut self, request: &RequestId) -> Option<Self> {
+        let mut is_new = true;
+        change(&self.uses, &self.id, |usage| is_new = usage.requests.insert(request.clone()));
+        self.request = is_new.then(|| request.clone());
+        is_new.then_some(self)
+    }
+
     /// The stream, with the session in use while it is read.
     fn during<S>(self, stream: S) -> impl Stream<Item = ServerSseMessage> + Send + Sync + use<S>
     where
@@ -81,7 +94,10 @@ impl Using {
 
 impl Drop for Using {
     fn drop(&mut self) {
-        change(&self.uses, &self.id, |usage| usage.streams -= 1);
+        change(&self.uses, &self.id, |usage| {
+            usage.streams -= 1;
+            self.request.as_ref().map(|request| usage.requests.remove(request));
+        });
     }
 }
 
@@ -114,7 +130,7 @@ impl SessionManager for Sessions {
             return Err(SessionError::TooMany(self.most));
         }
         let (id, transport) = self.open.create_session().await?;
-        lock(&self.uses).insert(id.clone(), Use { streams: 0, last: Instant::now() });
+        lock(&self.uses).insert(id.clone(), Use { streams: 0, last: Instant::now(), requests: HashSet::new() });
         Ok((id, Line::new(transport)))
     }
 
@@ -140,8 +156,16 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        let using = self.using(id);
-        Ok(using.during(self.open.create_stream(id, message).await?))
+        let mut using = self.using(id);
+        if let JsonRpcMessage::Request(request) = &message {
+            let Some(answering) = using.answering(&request.id) else {
+                let refusal = ErrorData::invalid_request("another request of that id is not answered yet", None);
+                let refusal = ServerJsonRpcMessage::error(refusal, Some(request.id.clone()));
+                return Ok(Either::Left(stream::iter([ServerSseMessage::from_message(refusal)])));
+            };
+            using = answering;
+        }
+        Ok(Either::Right(using.during(self.open.create_stream(id, message).await?)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
