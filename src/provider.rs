@@ -169,10 +169,10 @@ impl StopReason {
     /// The reason why text that ended so is no whole answer, if it is none.
     pub(crate) fn flaw(&self) -> Option<(ProviderErrorKind, String)> {
         match self {
-            Self::Length => Some((
-                ProviderErrorKind::Truncated,
-                "the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it".to_owned(),
-            )),
+            Self::Length => Some((ProviderErrorKind::Truncated, CUT.to_owned())),
+            Self::Other(word) if ["max_tokens", "incomplete"].contains(&&**word) => {
+                Some((ProviderErrorKind::Truncated, CUT.to_owned()))
+            }
             Self::ContentFilter => Some((
                 ProviderErrorKind::ContentFilter,
                 "a filter, or the model itself, cut the reply short".to_owned(),
@@ -184,6 +184,9 @@ impl StopReason {
         }
     }
 }
+
+const CUT: &str =
+    "the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read";
 
 /// What servers say of a reply that failed on the way: [Gemini](https://ai.google.dev/api/generate-content#FinishReason),
 /// OpenRouter, DeepSeek, GLM, SGLang.

@@ -198,7 +198,7 @@ mod tests {
         };
         check(
             StopReason::Length,
-            "fail Truncated: the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it | The rep",
+            "fail Truncated: the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read | The rep",
         );
         check(
             StopReason::ContentFilter,

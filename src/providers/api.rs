@@ -64,7 +64,7 @@ impl<W: Wire> Api<W> {
             http,
             address: String::new(),
             streaming: Streaming::default(),
-            profile: W::Profile::default(),
+            profile: None,
             unknown: Mutex::default(),
             wire: PhantomData,
         };
@@ -96,7 +96,6 @@ impl<W: Wire> Api<W> {
         let address = base_url.trim().trim_end_matches('/');
         let endpoint = self.endpoint();
         endpoint.http.secret_address(address);
-        endpoint.profile = W::profile(address);
         endpoint.address = address.to_owned();
         self
     }
@@ -139,7 +138,7 @@ impl<W: Wire> Api<W> {
     }
 
     pub(crate) fn set_profile(&mut self, profile: W::Profile) {
-        self.endpoint().profile = profile;
+        self.endpoint().profile = Some(profile);
     }
 
     /// When to ask for the reply piece by piece. Default: when somebody looks on.
@@ -210,9 +209,9 @@ impl<W: Wire> Provider for Api<W> {
 
     fn function_calling(&self, _: &str) -> Option<bool> {
         // What the vendors themselves serve today can; what others serve at their addresses, nobody knows.
-        let Endpoint { address, profile, .. } = self.retry.inner();
-        let is_vendor = *address == W::VENDOR.address;
-        self.function_calling.or(W::function_calling(*profile)).or(is_vendor.then_some(true))
+        let endpoint = self.retry.inner();
+        let is_vendor = endpoint.address == W::VENDOR.address;
+        self.function_calling.or(W::function_calling(endpoint.profile())).or(is_vendor.then_some(true))
     }
 }
 

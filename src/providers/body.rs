@@ -158,7 +158,7 @@ pub(crate) fn not_shown(attachment: &Attachment, why: &str) -> String {
 
 /// Why a format cannot carry the bytes of a picture, if it cannot.
 pub(crate) fn picture_flaw(media_type: &str, base64: &str) -> Option<&'static str> {
-    match essence(media_type) {
+    match &*essence(media_type) {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => too_large(base64),
         _ => Some("the model takes pictures as PNG, JPEG, GIF or WebP only"),
     }
@@ -174,7 +174,7 @@ const LARGEST_ATTACHMENT: usize = 20 << 20;
 
 /// The text of a document that is one. Bytes that are not UTF-8 are read as Latin-1, which has a letter for each.
 pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
-    let kind = essence(media_type);
+    let kind = &*essence(media_type);
     let is_text = kind.starts_with("text/")
         || ["json", "xml", "yaml", "javascript", "sql", "toml", "csv"].iter().any(|format| kind.ends_with(format));
     if !is_text || too_large(base64).is_some() {
@@ -187,9 +187,18 @@ pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
     )
 }
 
-/// A media type without its parameters.
-pub(crate) fn essence(media_type: &str) -> &str {
-    media_type.split(';').next().unwrap_or_default().trim()
+fn is_picture(media_type: &str) -> bool {
+    media_type.starts_with("image/") || media_type.starts_with("IMAGE/")
+}
+
+/// A media type without its parameters, in lower case, by its registered name.
+pub(crate) fn essence(media_type: &str) -> Cow<'_, str> {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    match essence.chars().any(char::is_uppercase) {
+        true => essence.to_ascii_lowercase().into(),
+        false if essence == "image/jpg" => "image/jpeg".into(),
+        false => essence.into(),
+    }
 }
 
 /// A text, or words that say that there is none: some servers refuse a message that is blank.
@@ -205,6 +214,7 @@ impl Serialize for Address<'_> {
         match self.0 {
             AttachmentSource::Url { url } => serializer.serialize_str(url),
             AttachmentSource::Inline { media_type, base64 } => {
+                let media_type = if is_picture(media_type) { essence(media_type) } else { media_type.as_ref().into() };
                 serializer.collect_str(&format_args!("data:{media_type};base64,{base64}"))
             }
         }

@@ -137,7 +137,8 @@ impl<'a, 'g> Draft<'a, 'g> {
 
     /// The reply, if there is anything in it.
     pub(crate) fn into_reply(self, opaque: Option<Value>) -> Result<Reply, ProviderError> {
-        if !self.is_empty() {
+        // A turn may pause before it says a word.
+        if !self.is_empty() || self.stop_reason.as_ref().is_some_and(StopReason::is_pause) {
             return Ok(self.finish(opaque));
         }
         let (kind, reason) = match &self.stop_reason {

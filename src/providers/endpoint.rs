@@ -23,7 +23,8 @@ pub(crate) struct Endpoint<W: Wire> {
     pub(crate) http: Http,
     pub(crate) address: String,
     pub(crate) streaming: Streaming,
-    pub(crate) profile: W::Profile,
+    /// Where one was chosen; else the address tells.
+    pub(crate) profile: Option<W::Profile>,
     /// The types of events that were met and are not known.
     pub(crate) unknown: Mutex<HashSet<String>>,
     pub(crate) wire: PhantomData<W>,
@@ -36,7 +37,7 @@ impl<W: Wire> Endpoint<W> {
             Streaming::Always => Expect::Events,
             Streaming::WhenObserved | Streaming::Never => Expect::Whole,
         };
-        let body = body::encode::<W>(request, expect, self.profile)?;
+        let body = body::encode::<W>(request, expect, self.profile())?;
         let url = self.url(&request.agent.model, expect);
         let answer = self.http.post(&url, body.clone()).await;
         let mut answer = answer.map_err(|error| explained(error, &body))?;
@@ -48,6 +49,10 @@ impl<W: Wire> Endpoint<W> {
             Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
         };
         result.map_err(|error| answer.identified(error))
+    }
+
+    pub(crate) fn profile(&self) -> W::Profile {
+        self.profile.unwrap_or_else(|| W::profile(&self.address))
     }
 
     /// Where a request for `model` goes. A query of the address stands behind the path.
@@ -67,11 +72,13 @@ impl<W: Wire> Endpoint<W> {
     ) -> Result<(), ProviderError> {
         let mut events = sse::Decoder::default();
         if !answer.is_events() {
-            let body = answer.read().await?;
-            if !sse::is_stream(&body) {
-                return Self::whole(answer, &body, decoder, draft);
+            let mut body = Vec::new();
+            let read = answer.read_into(&mut body).await;
+            let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii_start();
+            if !sse::is_stream(body) {
+                return read.and_then(|()| Self::whole(answer, body, decoder, draft));
             }
-            events.feed(&body);
+            events.feed(body);
         }
         self.stream(answer, events, decoder, draft).await
     }

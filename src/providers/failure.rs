@@ -74,11 +74,12 @@ impl Failure {
         if status == Some(403) && self.mentions(&["quota exceeded"]) {
             return QuotaExceeded;
         }
-        if status.is_none_or(|status| status == 400) && (says(&["API_KEY_INVALID"]) || self.mentions(BAD_KEY)) {
+        if status.is_none_or(|status| status == 400) && (says(&["API_KEY_INVALID"]) || self.begins(BAD_KEY)) {
             return Authentication;
         }
         // It would be too large at any time.
-        if status == Some(429) && self.mentions(&["request too large"]) {
+        if status == Some(429) && self.mentions(&["request too large"]) && self.mentions(&["reduced", "too large for"])
+        {
             return ContextTooLong;
         }
         let is_about_the_request = status.is_none_or(|status| matches!(status, 400 | 413 | 422));
@@ -107,6 +108,11 @@ impl Failure {
         self.words.contains("tool_use_failed")
     }
 
+    fn begins(&self, phrases: &[&str]) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        phrases.iter().any(|phrase| message.starts_with(phrase))
+    }
+
     fn mentions(&self, phrases: &[&str]) -> bool {
         let message = self.message.to_ascii_lowercase();
         phrases.iter().any(|phrase| message.contains(phrase))
@@ -122,7 +128,7 @@ const TOO_LONG: &[&str] = &[
     "input token count",
     "too many tokens",
     "maximum prompt length",
-    "context limit",
+    "exceed context limit",
 ];
 /// How servers say of a key that it is wrong which say that with the status 400.
 const BAD_KEY: &[&str] = &["api key not valid", "incorrect api key", "invalid api key"];

@@ -20,7 +20,7 @@ use crate::provider::Request;
 /// let proxy = Google::keyless("http://localhost:8080");
 /// ```
 ///
-/// The base URL is what stands before `/models`; where it does not end in a version of the API, `/v1beta` is added.
+/// The base URL is what stands before `/models`; where no part of it is a version of the API, `/v1beta` is added.
 /// Default `https://generativelanguage.googleapis.com`. A model whose name has a `/`, such as `tunedModels/…`, takes the
 /// place of `models/…` there. Environment: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
 ///
@@ -69,8 +69,9 @@ impl Wire for GenerateContent {
             Expect::Events => "streamGenerateContent?alt=sse",
         };
         // Google's own clients name the server alone, gateways often the version too.
-        let last = address.rsplit('/').next().and_then(|last| last.strip_prefix('v'));
-        let version = if last.is_some_and(|number| number.starts_with(char::is_numeric)) { "" } else { "/v1beta" };
+        let path = address.split_once("://").map_or(address, |(_, rest)| rest).split('/').skip(1);
+        let mut versions = path.filter_map(|part| part.strip_prefix('v'));
+        let version = if versions.any(|rest| rest.starts_with(char::is_numeric)) { "" } else { "/v1beta" };
         format!("{address}{version}/{folder}{model}:{method}")
     }
 

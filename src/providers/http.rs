@@ -89,15 +89,21 @@ impl Http {
     /// Shows nowhere what is secret in an address.
     pub(crate) fn secret_address(&mut self, address: &str) {
         let Ok(url) = Url::parse(address) else { return };
-        let query = url.query_pairs().filter(|(key, _)| {
+        let is_secret = |key: &str| {
             let key = key.to_ascii_lowercase();
             ["key", "token", "secret", "sig", "auth", "pass", "code"].iter().any(|word| key.contains(word))
+        };
+        // As they are meant, and as they are written.
+        let query = url.query_pairs().filter(|(key, _)| is_secret(key)).map(|(_, value)| value.into_owned());
+        let pairs = address.split(['?', '&', '#']).skip(1).filter_map(|pair| pair.split_once('='));
+        let written = pairs.filter(|(key, _)| is_secret(key)).map(|(_, value)| value.to_owned());
+        let user = url.password().or(Some(url.username())).into_iter().flat_map(|user| {
+            // Read as a query, which is written in the same way.
+            let meant = Url::parse(&format!("http://x/?x={}", user.replace('+', "%2B"))).ok();
+            let meant = meant.and_then(|url| Some(url.query_pairs().next()?.1.into_owned()));
+            [Some(user.to_owned()), meant].into_iter().flatten()
         });
-        let written = address.split(['?', '&']).skip(1).filter_map(|pair| pair.split_once('=').map(|(_, value)| value));
-        let decoded: Vec<_> = query.map(|(_, value)| value.into_owned()).collect();
-        let hidden = written.filter(|_| !decoded.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-        let password = url.password().into_iter().map(str::to_owned);
-        password.chain(decoded).chain(hidden).for_each(|secret| self.secrets.add(secret.into()));
+        query.chain(written).chain(user).for_each(|secret| self.secrets.add(secret.into()));
     }
 
     /// The same for a value that is shown nowhere. `prefix` is no part of the secret.
@@ -116,7 +122,7 @@ impl Http {
         let mut secrets = Secrets::default();
         if let Some((name, source)) = &self.source {
             let value = within(deadline, self.total_timeout, "no value for a header came", source()).await?;
-            headers.insert(name, sensitive(value.expose_secret()).ok_or_else(|| no_header(name.as_str()))?);
+            headers.insert(name, sensitive(value.expose_secret().trim()).ok_or_else(|| no_header(name.as_str()))?);
             value.expose_secret().split_whitespace().for_each(|part| secrets.add(part.into()));
         }
         let request = lane.client.post(url).headers(headers).body(body);
@@ -228,13 +234,6 @@ impl Answer<'_> {
         let _in_time = timeout_at(after(LONGEST_END), ending).await;
     }
 
-    /// All of the answer.
-    pub(crate) async fn read(&mut self) -> Result<Vec<u8>, ProviderError> {
-        let mut body = Vec::new();
-        self.read_into(&mut body).await?;
-        Ok(body)
-    }
-
     /// What the server says that it sends.
     pub(crate) fn content_type(&self) -> &str {
         self.header(CONTENT_TYPE.as_str()).unwrap_or("none")
@@ -247,7 +246,7 @@ impl Answer<'_> {
         let said = head(&self.redact(&failure.message), LONGEST_MESSAGE);
         let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
         let error = ProviderError::new(failure.kind(status), message);
-        let request_id = failure.request_id.as_deref().map(Into::into);
+        let request_id = failure.request_id.as_deref().map(|id| head(&self.redact(id), LONGEST_HEAD).into());
         let should_retry = failure.is_sampling().then_some(true);
         ProviderError { status, retry_after: failure.retry_after, request_id, should_retry, ..error }
     }
@@ -306,7 +305,8 @@ impl Answer<'_> {
         self.identified(ProviderError { status: Some(status.as_u16()), ..error })
     }
 
-    async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
+    /// All of the answer, as far as it comes.
+    pub(crate) async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
         while let Some(chunk) = self.chunk().await? {
             // Some servers send white space while the model is at work.
             if !chunk.trim_ascii().is_empty() {

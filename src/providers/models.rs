@@ -61,9 +61,13 @@ const NO_CLAUDE: Claude =
 /// What a model behind the Messages format accepts. Its name may have a prefix, as on Bedrock, or a suffix.
 pub(crate) fn claude(model: &str) -> Claude {
     let Some((_, name)) = model.rsplit_once("claude-") else { return NO_CLAUDE };
-    // `fable` and `mythos` always think; a name without a version means the latest.
-    let always = ["fable", "mythos"].iter().any(|family| name.starts_with(family));
-    let version = if always { None } else { version(name) };
+    let is_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
+    // The former always think; of the latter, a name without a version means the latest.
+    let version = match version(name) {
+        _ if is_of(&["fable", "mythos"]) => None,
+        None if !is_of(&["opus", "sonnet", "haiku"]) => return NO_CLAUDE,
+        version => version,
+    };
     *CLAUDE.iter().find(|row| version.is_none_or(|version| version >= row.since)).unwrap_or(&NO_CLAUDE)
 }
 
@@ -75,8 +79,8 @@ pub(crate) fn claude(model: &str) -> Claude {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gpt {
     since: Version,
-    /// The word for no reasoning, or for the least there is.
-    pub(crate) least_effort: &'static str,
+    /// The least effort that it takes, of [`EFFORTS`].
+    least_effort: &'static str,
     /// Tools beside reasoning in Chat Completions.
     pub(crate) chat_tools: ChatTools,
 }
@@ -102,28 +106,45 @@ const GPT: [Gpt; 4] = {
     ]
 };
 
-/// `o1`, `o3` and `o4-mini`.
+/// `o1`, `o3`, `o4-mini`, and those made of them.
 const O_SERIES: Gpt = Gpt { since: (0, 0), least_effort: "low", chat_tools: ChatTools::Accepted };
+
+/// The efforts, from the least to the most.
+const EFFORTS: [&str; 5] = ["none", "minimal", "low", "medium", "high"];
 
 /// What an OpenAI model accepts that reasons; `None` for all others, also for those of OpenAI at other vendors, whose
 /// names have a prefix. None of them takes a temperature.
 pub(crate) fn gpt(model: &str) -> Option<Gpt> {
-    if ["o1", "o3", "o4"].iter().any(|series| model == *series || model.starts_with(&format!("{series}-"))) {
-        return Some(O_SERIES);
+    let model = model.strip_prefix("ft:").unwrap_or(model);
+    let (family, rest) = model.split_once('-').unwrap_or((model, ""));
+    match family {
+        "o1" | "o3" | "o4" | "codex" => return Some(O_SERIES),
+        "gpt" if !rest.contains("chat") => {}
+        _ => return None,
     }
-    let version = version(model.strip_prefix("gpt-")?)?;
-    let reasons = !model.contains("-chat");
-    GPT.into_iter().find(|row| reasons && version >= row.since)
+    // Directly behind `gpt-`, with one digit in front: `5.6`, but neither `4o` nor Azure's `35`.
+    let (major, minor) = rest.split('-').next().map(|number| number.split_once('.').unwrap_or((number, "0")))?;
+    let version = (number(major).filter(|_| major.len() == 1)?, number(minor)?);
+    let row = GPT.into_iter().find(|row| version >= row.since)?;
+    let least_effort = match rest {
+        _ if rest.contains("-pro") && version < (5, 2) => "high",
+        _ if rest.contains("-pro") => "medium",
+        _ if rest.contains("codex") => "low",
+        _ => row.least_effort,
+    };
+    Some(Gpt { least_effort, ..row })
 }
 
-/// The word for an effort.
+/// The word for an effort, or for the least that the model takes if that is more.
 pub(crate) fn effort(effort: Effort, gpt: Option<Gpt>) -> &'static str {
-    match effort {
-        Effort::None => gpt.map_or("none", |gpt| gpt.least_effort),
+    let asked = match effort {
+        Effort::None => "none",
         Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High => "high",
-    }
+    };
+    let least = gpt.map_or(EFFORTS[0], |gpt| gpt.least_effort);
+    EFFORTS.into_iter().rfind(|word| *word == asked || *word == least).unwrap_or(asked)
 }
 
 /// How a Gemini model is told how much to think.
@@ -134,6 +155,8 @@ pub(crate) fn effort(effort: Effort, gpt: Option<Gpt>) -> &'static str {
 pub(crate) enum Gemini {
     /// By a budget of tokens, with the smallest that it takes and the largest; some models also take 0 for none.
     Budget { can_be_none: bool, least: u32, most: u32 },
+    /// Not at all: it does not think.
+    Never,
     /// By a level, with the lowest that it takes.
     Level { least: &'static str, has_medium: bool },
 }
@@ -147,8 +170,11 @@ pub(crate) fn gemini(model: &str) -> Gemini {
         Some(version) if version >= (3, 0) => {
             Gemini::Level { least: if is_pro { "low" } else { "minimal" }, has_medium: !is_pro || version > (3, 0) }
         }
+        Some(version) if version < (2, 5) => Gemini::Never,
+        _ if name.starts_with("gemma") || name.contains("-image") => Gemini::Never,
         _ if is_pro => Gemini::Budget { can_be_none: false, least: 128, most: 32_768 },
-        _ => Gemini::Budget { can_be_none: true, least: 512, most: 24_576 },
+        _ if name.contains("-lite") => Gemini::Budget { can_be_none: true, least: 512, most: 24_576 },
+        _ => Gemini::Budget { can_be_none: true, least: 1, most: 24_576 },
     }
 }
 
@@ -188,6 +214,7 @@ mod tests {
             ("claude-mythos-preview", Always, false, 32_000),
             ("claude-opus-latest", Always, false, 32_000),
             ("claude-opus-7", Always, false, 32_000),
+            ("my-claude-router", Budget, true, 8_192),
             ("deepseek-chat", Budget, true, 8_192),
             ("", Budget, true, 8_192),
         ] {
@@ -208,8 +235,19 @@ mod tests {
             ("gpt-5-mini-2025-08-07", Some(("minimal", Accepted))),
             ("o3", Some(("low", Accepted))),
             ("o4-mini", Some(("low", Accepted))),
+            ("gpt-5-pro", Some(("high", Accepted))),
+            ("gpt-5.4-pro", Some(("medium", WithoutEffort))),
+            ("gpt-5.1-codex-max", Some(("low", Accepted))),
+            ("codex-mini-latest", Some(("low", Accepted))),
+            ("ft:o4-mini-2025-04-16:x", Some(("low", Accepted))),
+            ("gpt-4o-2024-08-06", None),
+            ("gpt-4o-mini-2024-07-18", None),
+            ("gpt-audio-2025-08-28", None),
+            ("gpt-35-turbo", None),
+            ("gpt-41-mini", None),
             ("gpt-5-chat-latest", None),
             ("gpt-4.1", None),
+            ("gpt-4.5-preview-2025-02-27", None),
             ("gpt-4o", None),
             ("gpt-oss-120b", None),
             ("openai/gpt-5.6", None),
@@ -222,12 +260,15 @@ mod tests {
     #[test]
     fn every_gemini_has_its_way() {
         for (model, expected) in [
-            ("gemini-2.5-flash", Gemini::Budget { can_be_none: true, least: 512, most: 24_576 }),
+            ("gemini-2.5-flash", Gemini::Budget { can_be_none: true, least: 1, most: 24_576 }),
+            ("gemini-2.5-flash-lite", Gemini::Budget { can_be_none: true, least: 512, most: 24_576 }),
+            ("gemini-2.0-flash", Gemini::Never),
+            ("gemma-3-27b-it", Gemini::Never),
             ("gemini-2.5-pro", Gemini::Budget { can_be_none: false, least: 128, most: 32_768 }),
             ("gemini-3-pro-preview", Gemini::Level { least: "low", has_medium: false }),
             ("models/gemini-3.1-pro-preview", Gemini::Level { least: "low", has_medium: true }),
             ("gemini-3.8-flash", Gemini::Level { least: "minimal", has_medium: true }),
-            ("gemini-flash-latest", Gemini::Budget { can_be_none: true, least: 512, most: 24_576 }),
+            ("gemini-flash-latest", Gemini::Budget { can_be_none: true, least: 1, most: 24_576 }),
         ] {
             assert_eq!(gemini(model), expected, "{model}");
         }

@@ -20,7 +20,9 @@ use crate::tool::ToolSpec;
 pub(crate) fn name(own: &str) -> Cow<'_, str> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let begins = own.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if begins && own.len() <= LONGEST_NAME && own.chars().all(is_fine) {
+    // A name that looks like one that stands for another gets one too, so that no two are the same.
+    let stands_for_another = own.rsplit_once('_').is_some_and(|(_, mark)| mark.len() == 8 && is_hex(mark));
+    if begins && own.len() <= LONGEST_NAME && own.chars().all(is_fine) && !stands_for_another {
         return Cow::Borrowed(own);
     }
     let mut hasher = DefaultHasher::new();
@@ -32,6 +34,10 @@ pub(crate) fn name(own: &str) -> Cow<'_, str> {
 }
 
 const LONGEST_NAME: usize = 64;
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
 
 /// A tool as it is offered.
 #[derive(Serialize)]
@@ -76,54 +82,64 @@ impl Renamed {
 
 /// The parameters of a tool in the form that all vendors take.
 fn parameters(schema: &Value, references: References) -> Cow<'_, Value> {
-    match is_plain(schema, true, references) {
+    match is_plain(schema, references, 0) {
         true => Cow::Borrowed(schema),
         false => {
-            let mut plain = Plain { root: schema, references, open: Vec::new(), left: MOST_SCHEMAS }.schema(schema);
+            let mut plain =
+                Plain { root: schema, references, open: Vec::new(), left: MOST_VALUES }.schema(schema, true, 0);
             make_object(&mut plain);
             Cow::Owned(plain)
         }
     }
 }
 
-/// How many schemas the parameters of a tool may have once their references are resolved. What is beyond it may be anything.
-const MOST_SCHEMAS: usize = 5_000;
-
-/// How many references may stand within each other.
+/// How many values the parameters of a tool may have once their references are resolved. What is beyond may be anything.
+const MOST_VALUES: usize = 50_000;
+/// How deep schemas may stand within each other. What is deeper may be anything.
 const DEEPEST: usize = 32;
 
 const COMBINATIONS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
-/// The keywords whose value is a schema, a list of schemas, or schemas by name.
+/// The keywords whose value is a schema.
 const SCHEMA: [&str; 9] =
     ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems"];
+/// The keywords whose value is a list of schemas.
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-const MAPS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
-/// The keywords that hold definitions.
+/// The keywords whose value are schemas by name.
+const MAPS: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
+/// The keywords that hold definitions, and what other references do not lead to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+/// The keywords with schemas that are left out where references are resolved.
+const RARE: [&str; 3] = ["dependencies", "unevaluatedItems", "unevaluatedProperties"];
 /// What vendors refuse at the top of parameters.
-const NOT_AT_THE_TOP: [&str; 8] = ["anyOf", "oneOf", "allOf", "enum", "not", "if", "then", "else"];
+const NOT_AT_THE_TOP: [&str; 9] = ["anyOf", "oneOf", "allOf", "enum", "not", "if", "then", "else", "const"];
 
-fn is_plain(schema: &Value, is_top: bool, references: References) -> bool {
-    let is_plain_within = |schema: &Value| is_plain(schema, false, references);
-    let Value::Object(fields) = schema else { return !is_top && schema.is_boolean() };
+fn is_plain(schema: &Value, references: References, depth: usize) -> bool {
+    let is_top = depth == 0;
+    let is_within = |schema: &Value| is_plain(schema, references, depth + 1);
+    let Value::Object(fields) = schema else { return false };
     let is_object = || fields.get("type").and_then(Value::as_str) == Some("object");
-    if is_top && !(is_object() && fields.get("properties").is_some_and(Value::is_object)) {
+    if depth > DEEPEST || is_top && !(is_object() && fields.contains_key("properties")) {
         return false;
     }
-    if is_array(fields) && !fields.get("items").is_some_and(Value::is_object) {
+    if is_array(fields) && !fields.contains_key("items") {
         return false;
     }
     fields.iter().all(|(key, value)| match &**key {
-        "$ref" => !is_top && references == References::Kept,
-        key if DEFINITIONS.contains(&key) && references == References::Resolved => false,
+        "$ref" => !is_top && references == References::Kept && value.as_str().is_some_and(is_kept),
+        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "additionalProperties" | "additionalItems" if value.is_boolean() => true,
         key if is_top && NOT_AT_THE_TOP.contains(&key) => false,
-        key if SCHEMA.contains(&key) => is_plain_within(value),
-        key if LISTS.contains(&key) => value.as_array().is_none_or(|list| list.iter().all(is_plain_within)),
-        key if MAPS.contains(&key) || DEFINITIONS.contains(&key) => {
-            value.as_object().is_none_or(|map| map.values().all(|value| value.is_object() && is_plain_within(value)))
-        }
+        key if references == References::Resolved && (DEFINITIONS.contains(&key) || RARE.contains(&key)) => false,
+        key if SCHEMA.contains(&key) => is_within(value),
+        key if LISTS.contains(&key) => value.as_array().is_some_and(|list| list.iter().all(is_within)),
+        key if MAPS.contains(&key) => value.as_object().is_some_and(|map| map.values().all(is_within)),
         _ => true,
     })
+}
+
+/// Whether a reference that is kept still leads to what it refers to.
+fn is_kept(target: &str) -> bool {
+    target == "#" || DEFINITIONS.iter().any(|key| target.strip_prefix("#/").is_some_and(|path| path.starts_with(key)))
 }
 
 fn is_array(fields: &Map<String, Value>) -> bool {
@@ -140,64 +156,124 @@ struct Plain<'s> {
     references: References,
     /// The references that are being resolved: one to itself may be anything.
     open: Vec<&'s str>,
-    /// How many schemas more there may be.
+    /// How many values more there may be.
     left: usize,
 }
 
 impl<'s> Plain<'s> {
-    fn schema(&mut self, schema: &'s Value) -> Value {
+    /// A schema. One that is `combined` at the top of the parameters becomes a part of them.
+    fn schema(&mut self, schema: &'s Value, combined: bool, depth: usize) -> Value {
         // A schema that is `true` or `false` says nothing that a model needs.
         let Value::Object(fields) = schema else { return json!({}) };
-        let Some(left) = self.left.checked_sub(1) else { return json!({}) };
-        self.left = left;
-        let is_top = std::ptr::eq(schema, self.root);
+        if depth > DEEPEST {
+            return json!({});
+        }
         let target = fields.get("$ref").and_then(Value::as_str);
-        let target = target.filter(|_| is_top || self.references == References::Resolved);
-        let resolved = target.and_then(|target| self.resolve(target));
+        let is_resolved = |target: &&str| combined || self.references == References::Resolved || !is_kept(target);
+        let resolved = target.filter(is_resolved).and_then(|target| self.resolve(target, combined, depth));
         let mut plain = Map::new();
         for (key, value) in fields {
+            let Some(left) = self.left.checked_sub(1) else { break };
+            self.left = left;
             let value = match &**key {
                 "$ref" if resolved.is_some() => continue,
-                key if DEFINITIONS.contains(&key) && self.references == References::Resolved => continue,
-                // `true` and `false` have a meaning here.
+                "required" => json!(texts(Some(value.clone()))),
+                // `true` and `false` have a meaning here, and nowhere else one that a model needs.
                 "additionalProperties" | "additionalItems" if value.is_boolean() => value.clone(),
-                key if SCHEMA.contains(&key) && value.is_object() => self.schema(value),
-                key if SCHEMA.contains(&key) && value.is_boolean() => json!({}),
-                key if LISTS.contains(&key) => self.list(value),
-                key if MAPS.contains(&key) || DEFINITIONS.contains(&key) => self.map(value),
-                _ => value.clone(),
+                // Each of a list of items may be any of them.
+                "items" if value.is_array() => json!({ "anyOf": self.list(value, false, depth) }),
+                key if self.references == References::Resolved
+                    && (DEFINITIONS.contains(&key) || RARE.contains(&key)) =>
+                {
+                    continue;
+                }
+                key if SCHEMA.contains(&key) && value.is_object() => self.schema(value, false, depth + 1),
+                key if SCHEMA.contains(&key) => continue,
+                key if LISTS.contains(&key) => self.list(value, combined && COMBINATIONS.contains(&key), depth),
+                key if MAPS.contains(&key) => self.map(value, depth),
+                _ => match self.copy(value) {
+                    Some(value) => value,
+                    None => continue,
+                },
             };
             plain.insert(key.clone(), value);
         }
-        // What stands beside a reference describes this use of it.
-        for (key, value) in object(resolved) {
-            plain.entry(key).or_insert(value);
+        if let Some(Value::Object(resolved)) = resolved {
+            merge(&mut plain, resolved);
         }
-        if is_array(&plain) && !plain.get("items").is_some_and(Value::is_object) {
+        if is_array(&plain) && !plain.contains_key("items") {
             plain.insert("items".to_owned(), json!({}));
         }
         Value::Object(plain)
     }
 
-    fn list(&mut self, schemas: &'s Value) -> Value {
-        schemas.as_array().into_iter().flatten().map(|schema| self.schema(schema)).collect()
+    fn list(&mut self, schemas: &'s Value, combined: bool, depth: usize) -> Value {
+        // What is combined at the top is no deeper than the top.
+        let depth = if combined && depth == 0 { 1 } else { depth + 1 };
+        schemas.as_array().into_iter().flatten().map(|schema| self.schema(schema, combined, depth)).collect()
     }
 
-    fn map(&mut self, schemas: &'s Value) -> Value {
-        let schemas = schemas.as_object().into_iter().flatten();
-        Value::Object(schemas.map(|(name, schema)| (name.clone(), self.schema(schema))).collect())
+    fn map(&mut self, schemas: &'s Value, depth: usize) -> Value {
+        let schemas = schemas.as_object().into_iter().flatten().filter(|(_, schema)| **schema != json!(false));
+        Value::Object(schemas.map(|(name, schema)| (name.clone(), self.schema(schema, false, depth + 1))).collect())
     }
 
-    /// What a reference refers to; `None` if that is elsewhere.
-    fn resolve(&mut self, target: &'s str) -> Option<Value> {
-        let schema = target.strip_prefix('#').and_then(|path| self.root.pointer(path))?;
-        if self.open.contains(&target) || self.open.len() >= DEEPEST {
-            return Some(json!({}));
-        }
+    /// Any other value, unless there are too many.
+    fn copy(&mut self, value: &Value) -> Option<Value> {
+        self.left = self.left.checked_sub(count(value))?;
+        Some(value.clone())
+    }
+
+    /// What a reference refers to; `None` if that is in another document.
+    fn resolve(&mut self, target: &'s str, combined: bool, depth: usize) -> Option<Value> {
+        let path = target.strip_prefix('#')?;
+        let schema = self.root.pointer(&decoded(path)).filter(|_| !self.open.contains(&target));
+        let Some(schema) = schema else { return Some(json!({})) };
         self.open.push(target);
-        let plain = self.schema(schema);
+        let plain = self.schema(schema, combined, depth + 1);
         self.open.pop();
         Some(plain)
+    }
+}
+
+/// How many values there are in a value.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// A [fragment](https://www.rfc-editor.org/rfc/rfc6901#section-6) without its percent-encoding.
+fn decoded(path: &str) -> Cow<'_, str> {
+    let Some((before, rest)) = path.split_once('%') else { return Cow::Borrowed(path) };
+    let mut bytes = before.as_bytes().to_vec();
+    for part in rest.split('%') {
+        match part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => bytes.extend([byte].iter().chain(&part.as_bytes()[2..])),
+            None => return Cow::Borrowed(path),
+        }
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
+/// Adds what a reference refers to. What stands beside the reference describes this use of it.
+fn merge(plain: &mut Map<String, Value>, resolved: Map<String, Value>) {
+    for (key, value) in resolved {
+        match (plain.get_mut(&key), value) {
+            (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
+                for (name, property) in theirs {
+                    ours.entry(name).or_insert(property);
+                }
+            }
+            (Some(Value::Array(ours)), Value::Array(theirs)) if key == "required" => {
+                let more: Vec<_> = theirs.into_iter().filter(|name| !ours.contains(name)).collect();
+                ours.extend(more);
+            }
+            (Some(_), _) => {}
+            (None, value) => drop(plain.insert(key, value)),
+        }
     }
 }
 
@@ -206,8 +282,11 @@ fn make_object(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     let mut properties = object(fields.remove("properties"));
     let mut required = texts(fields.remove("required"));
-    for key in COMBINATIONS {
-        let Some(Value::Array(mut parts)) = fields.remove(key) else { continue };
+    let conditional: Vec<_> = ["then", "else"].iter().filter_map(|key| fields.remove(*key)).collect();
+    let combined = COMBINATIONS.map(|key| (key, fields.remove(key)));
+    let combined = combined.into_iter().filter_map(|(key, parts)| Some((key == "allOf", parts?)));
+    for (are_all_true, parts) in combined.chain([(false, Value::Array(conditional))]) {
+        let Value::Array(mut parts) = parts else { continue };
         parts.iter_mut().for_each(make_object);
         let parts: Vec<_> = parts.iter().filter_map(Value::as_object).collect();
         let needed: Vec<_> = parts.iter().map(|part| texts(part.get("required").cloned())).collect();
@@ -217,9 +296,9 @@ fn make_object(schema: &mut Value) {
             }
         }
         let mut all = needed.concat();
-        if key != "allOf" {
+        if !are_all_true {
             // Only what each of them needs is needed in any case.
-            all.retain(|name| needed.iter().all(|needed| needed.contains(name)));
+            all.retain(|name| needed.len() > 1 && needed.iter().all(|needed| needed.contains(name)));
         }
         for name in all {
             if !required.contains(&name) {
@@ -237,14 +316,16 @@ fn make_object(schema: &mut Value) {
 
 /// Adds a property. One that is there already may be either.
 fn join(properties: &mut Map<String, Value>, name: &str, property: &Value) {
-    match properties.get_mut(name) {
-        None => drop(properties.insert(name.to_owned(), property.clone())),
-        Some(known) if known == property => {}
-        Some(known) => match known.get_mut("anyOf").and_then(Value::as_array_mut) {
-            Some(either) if either.contains(property) => {}
-            Some(either) => either.push(property.clone()),
-            None => *known = json!({ "anyOf": [known.take(), property] }),
-        },
+    let Some(known) = properties.get_mut(name) else {
+        properties.insert(name.to_owned(), property.clone());
+        return;
+    };
+    let either =
+        known.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("anyOf")?.as_array());
+    let mut either = either.cloned().unwrap_or_else(|| vec![known.clone()]);
+    if !either.contains(property) {
+        either.push(property.clone());
+        *known = json!({ "anyOf": either });
     }
 }
 
@@ -255,8 +336,10 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
+/// The texts in a list.
 fn texts(value: Option<Value>) -> Vec<String> {
-    value.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
+    let Some(Value::Array(items)) = value else { return Vec::new() };
+    items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
@@ -277,7 +360,8 @@ mod tests {
     #[test]
     fn names_that_a_vendor_refuses_are_offered_as_others_and_come_back() {
         let long = "x".repeat(65);
-        let own = ["날씨 조회", "files.read", "3d", "", &*long, "a b", "a_b", "search-web_2", "_x"];
+        let alias = name("a b").into_owned();
+        let own = ["날씨 조회", "files.read", "3d", &*alias, &*long, "a b", "a_b", "search-web_2", "_x"];
         let tool = |name: &&str| ToolSpec { name: (*name).into(), description: "".into(), parameters: json!({}) };
         let renamed = Renamed::among(&own.iter().map(tool).collect::<Vec<_>>());
         let offered: Vec<_> = own.iter().map(|own| name(own).into_owned()).collect();
@@ -359,6 +443,68 @@ mod tests {
         );
         let elsewhere = parameters(&json!({"$ref": "https://example.com/a.json"}), References::Kept).into_owned();
         assert_eq!(elsewhere, json!({"$ref": "https://example.com/a.json", "type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn references_that_are_combined_at_the_top_bring_their_properties() {
+        let defs = json!({
+            "A": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            "B": {"$ref": "#/$defs/C"}, "C": {"type": "object", "properties": {"c": {"$ref": "#/$defs/D"}}}, "D": {},
+        });
+        for references in [References::Kept, References::Resolved] {
+            let schema = json!({"oneOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}], "$defs": defs});
+            let plain = parameters(&schema, references).into_owned();
+            assert_eq!(plain["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "c"]);
+            assert_eq!(&*parameters(&plain, references), &plain);
+            let schema = json!({"allOf": [{"$ref": "#/$defs/A", "properties": {"kind": {}}, "required": ["kind"]}], "$defs": defs});
+            let plain = parameters(&schema, references).into_owned();
+            assert_eq!(plain["properties"], json!({"kind": {}, "a": {"type": "string"}}));
+            assert_eq!(plain["required"], json!(["kind", "a"]));
+        }
+    }
+
+    #[test]
+    fn what_no_schema_should_have_is_mended() {
+        check(
+            &json!({"type": "object", "properties": {
+                "nested": {"type": "object", "properties": [], "required": true}, "never": false,
+                "pair": {"type": "array", "items": [{"type": "number"}, {"type": "string"}]},
+                "any": {"not": false, "propertyNames": false},
+            }, "required": ["nested", 1], "then": {"properties": {"extra": {}}}}),
+            &json!({"type": "object", "properties": {
+                "nested": {"type": "object", "properties": {}, "required": []},
+                "pair": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "string"}]}},
+                "any": {}, "extra": {},
+            }, "required": ["nested"]}),
+        );
+        let within = json!({"type": "object", "properties": {"a": {"$ref": "#/oneOf/0/properties/b"}},
+            "oneOf": [{"properties": {"b": {"type": "string"}}}]});
+        assert_eq!(parameters(&within, References::Kept)["properties"]["a"], json!({"type": "string"}));
+        let encoded = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/My%20Node"}, "b": {"$ref": "#gone"}},
+            "$defs": {"My Node": {"type": "string"}}});
+        let plain = parameters(&encoded, References::Resolved).into_owned();
+        assert_eq!(plain["properties"], json!({"a": {"type": "string"}, "b": {}}));
+    }
+
+    #[test]
+    fn fault_107_a_chain_of_deep_references_ends_before_the_stack() {
+        let deep = |next: usize| {
+            (0..110).fold(json!({"$ref": format!("#/$defs/d{next}")}), |schema, _| json!({"items": schema}))
+        };
+        let defs: Map<String, Value> = (0..32).map(|nth| (format!("d{nth}"), deep(nth + 1))).collect();
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": defs});
+        let plain = parameters(&schema, References::Resolved).to_string();
+        assert!(serde_json::from_str::<Value>(&plain).is_ok(), "a server can read it: {} bytes", plain.len());
+    }
+
+    #[test]
+    fn fault_107_references_to_what_is_large_end() {
+        let words: Vec<String> = (0..10_000).map(|nth| format!("word-{nth}")).collect();
+        let properties: Map<String, Value> =
+            (0..200).map(|nth| (nth.to_string(), json!({"$ref": "#/$defs/Word"}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "$defs": {"Word": {"enum": words}}});
+        let plain = parameters(&schema, References::Resolved).to_string();
+        assert!(plain.len() < 1_000_000 && plain.contains("word-9999"), "{} bytes", plain.len());
     }
 
     #[test]

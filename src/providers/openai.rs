@@ -29,8 +29,8 @@ use crate::provider::Request;
 /// The base URL is what stands before `/chat/completions`; default `https://api.openai.com/v1`. Environment:
 /// `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
 ///
-/// **OpenAI's own models** from GPT-5.2 on refuse tools beside reasoning here, and every agent has tools. Without
-/// [`reasoning`](crate::Agent::reasoning) they are asked not to reason; with it, the call fails and says so. For tools and
+/// **OpenAI's own models** from GPT-5.4 on refuse tools beside reasoning here, and every agent has tools. Without
+/// [`reasoning`](crate::Agent::reasoning) they do not reason; with it, the call fails and says so. For tools and
 /// reasoning use [`OpenAiResponses`](super::openai_responses::OpenAiResponses).
 ///
 /// **Settings.** Of [`Reasoning`](crate::Reasoning) the effort is sent (`reasoning_effort`), the budget is not; a

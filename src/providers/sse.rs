@@ -34,7 +34,6 @@ impl From<SseError> for ProviderError {
 
 /// Whether a text is an event stream, which some servers send without saying so. No JSON begins like that.
 pub(crate) fn is_stream(text: &[u8]) -> bool {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|begin| text.starts_with(begin.as_bytes()))
 }
 

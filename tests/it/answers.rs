@@ -100,7 +100,7 @@ async fn a_reply_that_was_cut_is_an_error_that_carries_it_and_its_caller_reads_i
     let runtime = team(model, ["a", "b"]).build().unwrap();
     runtime.run("a", "go").await.unwrap();
     let Some(Some(ChatMessage::Tool { output, .. })) = shown.recv().await else { panic!("the output of the call") };
-    let told = "Error: [fake] the reply was cut at the limit of tokens; `max_output_tokens` of the agent raises it\n\
+    let told = "Error: [fake] the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read\n\
                 What had arrived:\nHalf a rep";
     assert_eq!((&*output.content.text, output.is_error), (told, true));
     assert_eq!(output.content.attachments, [picture("half")]);

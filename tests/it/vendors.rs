@@ -126,7 +126,7 @@ async fn claude_models_get_the_settings_that_they_take() {
     let four_five = of("claude-sonnet-4-5-20250929").reasoning(Reasoning::budget(500));
     check(four_five.clone(), json!({"max_tokens": 32000, "thinking": enabled(1024)})).await;
     check(four_five.extra("thinking", Value::Null), json!({"max_tokens": 32000})).await;
-    let large = of("claude-opus-4-1").reasoning(Reasoning::budget(40_000));
+    let large = of("claude-sonnet-4").reasoning(Reasoning::budget(40_000));
     check(large, json!({"max_tokens": 44096, "thinking": enabled(40_000)})).await;
 }
 
@@ -151,6 +151,8 @@ async fn openai_models_get_the_settings_that_they_take_beside_tools() {
         ("gpt-5-mini", Some(Effort::None), json!({"reasoning_effort": "minimal"})),
         ("o3", Some(Effort::None), json!({"reasoning_effort": "low"})),
         ("gpt-4.1", None, json!({"temperature": 0.5})),
+        ("gpt-4o-2024-08-06", None, json!({"temperature": 0.5})),
+        ("gpt-5-pro", Some(Effort::Low), json!({"reasoning_effort": "high"})),
         ("openai/gpt-5.6", Some(Effort::Low), json!({"reasoning_effort": "low"})),
     ] {
         let mut agent = of(model);
@@ -194,7 +196,9 @@ async fn gemini_models_get_a_level_or_a_budget_that_they_take() {
         ("gemini-2.5-pro", Effort::None.into(), json!({"thinkingBudget": 128})),
         ("gemini-2.5-flash", Effort::None.into(), json!({"thinkingBudget": 0})),
         ("gemini-2.5-flash", Reasoning::budget(100_000), budget(24_576)),
+        ("gemini-2.5-flash", Reasoning::budget(100), budget(100)),
         ("gemini-2.5-flash-lite", Reasoning::budget(9), budget(512)),
+        ("gemini-2.0-flash", Effort::High.into(), Value::Null),
     ] {
         assert_eq!(thinking(model, reasoning).await, expected, "{model}");
     }
@@ -409,6 +413,22 @@ async fn each_profile_sends_what_its_server_takes() {
     for profile in [Profile::MaxTokens, Profile::Perplexity] {
         assert_eq!(second_turn(profile, "m").await["max_tokens"], 9, "{profile:?}");
     }
+    let history = [
+        recorded(Reply::tool("look", json!({}))),
+        ChatMessage::Tool {
+            id: "call_0".into(),
+            name: "look".into(),
+            output: ToolOutput { content: "here".into(), is_error: false },
+        },
+        ChatMessage::user("and now?"),
+    ];
+    let asked = request(Agent::new("a", ""), "", &history, &[]);
+    let mut server = Server::start([Answer::json(200, &answer(Chat, None))]).await;
+    // The address comes after the profile.
+    let mistral = OpenAi::keyless("").profile(Profile::Mistral).base_url(&server.base_url).retries(0);
+    mistral.reply(&asked, &mut Growth::unobserved()).await.unwrap();
+    assert_eq!(roles(&server.heard().await.body), ["assistant", "tool", "assistant", "user"]);
+
     let thought = async |model| second_turn(Profile::Groq, model).await["messages"][1]["reasoning"].take();
     assert_eq!((thought("llama-3.3-70b").await, thought("openai/gpt-oss-120b").await), (Value::Null, json!("hm")));
     let can_call = |address| Provider::function_calling(&OpenAi::keyless(address), "sonar");
@@ -429,7 +449,7 @@ async fn a_header_whose_value_expires_is_asked_for_before_each_request_and_shown
         async move {
             match nth {
                 3 => Err(ProviderError::new(Authentication, "no token today")),
-                _ => Ok(format!("Bearer canary-{nth}-0123456789")),
+                _ => Ok(format!("Bearer canary-{nth}-0123456789\n")),
             }
         }
     });
@@ -444,13 +464,14 @@ async fn a_header_whose_value_expires_is_asked_for_before_each_request_and_shown
 
 #[tokio::test]
 async fn secrets_of_headers_and_addresses_show_in_no_error() {
-    let refusal = json!({"error": {"message": "no header-0123456789, no pass-0123456789, no query 0123456789"}});
+    let message = "no header-0123456789, no pass 0123456789, no query 0123456789 in preview";
+    let refusal = json!({"error": {"message": message}});
     let server = Server::start([Answer::json(401, &refusal)]).await;
-    let address = server.base_url.replace("http://", "http://me:pass-0123456789@");
+    let address = server.base_url.replace("http://", "http://me:pass%200123456789@");
     let openai = OpenAi::keyless(&format!("{address}?api-version=preview&key=query%200123456789")).retries(0);
     let openai = openai.header("authorization", "Bearer header-0123456789");
     let error = openai.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
-    assert_eq!(&*error.message, "HTTP 401: no [redacted], no [redacted], no [redacted]");
+    assert_eq!(&*error.message, "HTTP 401: no [redacted], no [redacted], no [redacted] in preview");
     assert!(!format!("{openai:?}").contains("0123456789"));
 }
 
@@ -459,6 +480,7 @@ async fn a_query_of_the_address_stands_behind_the_path_and_a_whole_address_is_no
     for (wire, path, expected) in [
         (Chat, "?api-version=preview", "/v1/chat/completions?api-version=preview"),
         (Gemini, "/?key=k", "/v1/models/:generateContent?key=k"),
+        (Gemini, "/projects/p/publishers/google", "/v1/projects/p/publishers/google/models/:generateContent"),
         (Chat, "/chat/completions", "/v1/chat/completions"),
         (Responses, "/responses", "/v1/responses"),
         (Messages, "/messages", "/v1/messages"),
@@ -476,8 +498,14 @@ async fn a_query_of_the_address_stands_behind_the_path_and_a_whole_address_is_no
 async fn events_under_another_content_type_are_events() {
     let events =
         "data: {\"choices\": [{\"delta\": {\"content\": \"hi\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
-    for kind in ["application/json", "text/plain", "application/octet-stream"] {
-        let server = Server::start([Answer::new(200, kind, events)]).await;
+    let (kinds, cut) =
+        (["application/json", "text/plain", "application/octet-stream"], events.find("data: [").unwrap());
+    let half = events[..cut].replace(", \"finish_reason\": \"stop\"", "");
+    let server = Server::start([Answer::new(200, kinds[0], half).then_cut()]).await;
+    let error = read(OpenAi::keyless("").streaming(Streaming::Always), &server).await.unwrap_err();
+    assert_eq!(error.partial.unwrap().text.as_deref(), Some("hi"));
+    for kind in kinds {
+        let server = Server::start([Answer::new(200, kind, format!(" \n{events}"))]).await;
         let reply = read(OpenAi::keyless("").streaming(Streaming::Always), &server).await;
         assert_eq!(reply.unwrap().text.as_deref(), Some("hi"), "{kind}");
     }
@@ -502,6 +530,10 @@ async fn an_odd_field_that_a_reply_can_do_without_does_not_spoil_it() {
         message("images", json!(["https://x/y.png"])),
         message("audio", json!("none")),
         message("tool_calls", json!({})),
+        message("tool_calls", json!("")),
+        message("function_call", json!({})),
+        message("function_call", json!({"name": "", "arguments": ""})),
+        message("function_call", json!("none")),
         beside("error", json!("")),
         beside("error", json!({})),
         beside("usage", json!("n/a")),
@@ -518,9 +550,49 @@ async fn an_odd_field_that_a_reply_can_do_without_does_not_spoil_it() {
         (call(json!({"tool_calls": [{"index": "0", "id": "c", "function": function}]})), "c"),
         (call(json!({"tool_calls": [{"id": 7, "function": function}]})), "7"),
         (call(json!({"function_call": function})), ""),
+        (call(json!({"function_call": function, "tool_calls": [{"id": "c", "function": function}]})), "c"),
     ] {
         assert_eq!(read_whole(&body).await.unwrap().tool_calls, [ToolCall::new(id, "f", "{}")], "{body}");
     }
+}
+
+/// The calls that pieces of a stream become, each with its id, name and arguments.
+#[tokio::test]
+async fn pieces_of_calls_are_put_together_whatever_a_server_repeats() {
+    let piece = |index: Option<u64>, id: &str, name: &str, arguments: &str| {
+        let given = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+        let function = json!({"name": given(name), "arguments": arguments});
+        json!({"index": index, "id": given(id), "function": function})
+    };
+    let check = async |pieces: &[Value], expected: &[(&str, &str, &str)]| {
+        let chunk = |piece: &Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [piece]}}]}));
+        let stream = pieces.iter().map(chunk).collect::<String>() + "data: [DONE]\n\n";
+        let reply = read(OpenAi::keyless(""), &Server::start([Answer::events(stream)]).await).await.unwrap();
+        let calls: Vec<_> = reply.tool_calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
+        assert_eq!(calls, expected, "{pieces:?}");
+    };
+    let first = Some(0);
+    let half = [piece(first, "a", "f", r#"{"x""#), piece(first, "b", "f", r#": 1}"#)];
+    check(&half, &[("a", "f", r#"{"x": 1}"#)]).await;
+    let other = [piece(first, "", "look", ""), piece(first, "", "look2", "{}")];
+    check(&other, &[("", "look", ""), ("", "look2", "{}")]).await;
+    let spaced =
+        [piece(first, "a", "f", "{\"x\":1}\n"), piece(first, "b", "f", ""), piece(first, "b", "", r#"{"x":2}"#)];
+    check(&spaced, &[("a", "f", "{\"x\":1}\n"), ("b", "f", r#"{"x":2}"#)]).await;
+    let broken =
+        [piece(first, "a", "f", r#"{"x": 1"#), piece(first, "b", "f", ""), piece(first, "b", "", r#"{"x":2}"#)];
+    check(&broken, &[("a", "f", r#"{"x": 1"#), ("b", "f", r#"{"x":2}"#)]).await;
+    let nulls = [piece(None, "a", "f", "null"), piece(None, "b", "f", "null")];
+    check(&nulls, &[("a", "f", "null"), ("b", "f", "null")]).await;
+    let in_turn = [
+        piece(None, "a", "f", r#"{"x""#),
+        piece(None, "b", "f", r#"{"x""#),
+        piece(None, "a", "f", ":1}"),
+        piece(None, "b", "f", ":2}"),
+    ];
+    check(&in_turn, &[("a", "f", r#"{"x":1}"#), ("b", "f", r#"{"x":2}"#)]).await;
+    let name = [piece(first, "c", "get_", ""), piece(first, "", "weather", "{}")];
+    check(&name, &[("c", "get_weather", "{}")]).await;
 }
 
 #[tokio::test]
@@ -551,16 +623,19 @@ async fn a_call_that_a_server_could_not_read_is_asked_for_again() {
 #[tokio::test]
 async fn a_turn_that_anthropic_paused_goes_on() {
     let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
-    let paused = [json!({"type": "text", "text": "Let me search. "}), search];
+    let paused = [json!({"type": "text", "text": "Let me search. "}), search.clone()];
+    let silent = json!({"content": [search], "stop_reason": "pause_turn"});
     let first = json!({"content": paused, "stop_reason": "pause_turn"});
     let second = json!({"content": [{"type": "text", "text": "Found."}], "stop_reason": "end_turn"});
-    let mut server = Server::start([first, second].map(|body| Answer::json(200, &body))).await;
+    let mut server = Server::start([silent, first, second].map(|body| Answer::json(200, &body))).await;
     let runtime = Runtime::builder().agent(Agent::new("a", "")).provider("p", Anthropic::keyless(&server.base_url));
     let report = runtime.build().unwrap().run("a", "go").await.unwrap();
     assert_eq!(&*report.output, "Let me search. Found.");
     server.heard().await;
+    let silent = server.heard().await.body["messages"].take();
+    assert_eq!(silent[1]["content"][0]["type"], "server_tool_use");
     let messages = server.heard().await.body["messages"].take();
-    assert_eq!(messages, json!([{"role": "user", "content": "go"}, {"role": "assistant", "content": paused}]));
+    assert_eq!((messages.as_array().unwrap().len(), &messages[2]["content"]), (3, &json!(paused)));
 }
 
 #[tokio::test]

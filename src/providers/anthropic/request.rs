@@ -214,7 +214,7 @@ enum Block<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Source<'a> {
-    Base64 { media_type: &'a str, data: &'a str },
+    Base64 { media_type: Cow<'a, str>, data: &'a str },
     Text { media_type: &'static str, data: String },
     Url { url: &'a str },
 }
@@ -243,7 +243,7 @@ impl<'a> Block<'a> {
                 };
             }
         };
-        let source = Source::Base64 { media_type, data };
+        let source = Source::Base64 { media_type: body::essence(media_type), data };
         match attachment.kind {
             Image => match body::picture_flaw(media_type, data) {
                 None if data.len() > LARGEST_PICTURE => not_shown("it is too large"),

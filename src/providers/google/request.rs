@@ -26,7 +26,7 @@ pub(super) fn fields(request: &Request, fields: &mut Fields<'_>) -> serde_json::
     let config = GenerationConfig {
         temperature: agent.temperature,
         max_output_tokens: agent.max_output_tokens,
-        thinking_config: agent.reasoning.map(|reasoning| ThinkingConfig::of(&agent.model, reasoning)),
+        thinking_config: agent.reasoning.and_then(|reasoning| ThinkingConfig::of(&agent.model, reasoning)),
     };
     fields.set("systemInstruction", system.map(|system| Instruction { parts: [Part::text(system)] }))?;
     fields.set("tools", (!tools.is_empty()).then_some([Tool { function_declarations: Declarations(tools) }]))?;
@@ -51,7 +51,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
                     Some(kept) => kept.iter().map(Part::Kept).collect(),
                     None => said(text.as_deref(), attachments, tool_calls)?,
                 };
-                results.ids = kept.map(|kept| ids(kept).collect()).unwrap_or_default();
+                results.calls = kept.map(|kept| calls(kept).collect()).unwrap_or_default();
                 // The API refuses a message without parts.
                 if !parts.is_empty() {
                     list.push(&Content { role: "model", parts })?;
@@ -74,33 +74,38 @@ fn said<'a>(
     text.into_iter().chain(attached).chain(calls.iter().map(Part::call)).collect()
 }
 
-/// The ids of the tool calls among the parts of a reply, as the server gave them: the context may have changed its own.
-fn ids(kept: &[Value]) -> impl Iterator<Item = Option<&str>> {
-    kept.iter().filter_map(|part| part.get("functionCall")).map(|call| call.get("id")?.as_str())
+/// The ids and names of the tool calls among the parts of a reply, as the server gave them: the context may have its own.
+fn calls(kept: &[Value]) -> impl Iterator<Item = (Option<&str>, Option<&str>)> {
+    let calls = kept.iter().filter_map(|part| part.get("functionCall"));
+    calls.map(|call| (call.get("id").and_then(Value::as_str), call.get("name").and_then(Value::as_str)))
 }
 
 /// The results of one turn, until the last one is there.
 #[derive(Default)]
 struct Results<'a> {
-    /// The ids of the calls, in their order.
-    ids: Vec<Option<&'a str>>,
+    /// The ids and names of the calls, in their order.
+    calls: Vec<(Option<&'a str>, Option<&'a str>)>,
     responses: Vec<Part<'a>>,
     attached: Vec<Part<'a>>,
 }
 
 impl<'a> Results<'a> {
     fn add(&mut self, name: &'a str, ToolOutput { content, is_error }: &'a ToolOutput, is_within: bool) {
-        let id = self.ids.get(self.responses.len()).copied().flatten();
+        let (id, kept) = self.calls.get(self.responses.len()).copied().unwrap_or_default();
         let response = match is_error {
             true => Outcome::Error(&content.text),
             false => Outcome::Output(&content.text),
         };
         let attached = content.attachments.iter().map(Part::attachment);
-        // Text has no place within.
-        let is_media = |part: &Part<'_>| is_within && matches!(part, Part::InlineData(_) | Part::FileData(_));
+        // Of all else it is not known whether it may stand within.
+        let is_media = |part: &Part<'_>| {
+            is_within
+                && matches!(part, Part::InlineData(Blob { mime_type, .. })
+                    if mime_type.starts_with("image/") || mime_type == "application/pdf")
+        };
         let (parts, beside): (Vec<_>, Vec<_>) = attached.partition(is_media);
-        let name_offered = offer::name(name);
-        self.responses.push(Part::FunctionResponse(FunctionResponse { id, name: name_offered, response, parts }));
+        let offered = kept.map_or_else(|| offer::name(name), Cow::Borrowed);
+        self.responses.push(Part::FunctionResponse(FunctionResponse { id, name: offered, response, parts }));
         if !beside.is_empty() {
             self.attached.push(Part::text(format!("Attached to the result of `{name}`:")));
             self.attached.extend(beside);
@@ -143,9 +148,10 @@ struct ThinkingConfig {
 }
 
 impl ThinkingConfig {
-    fn of(model: &str, Reasoning { effort, budget }: Reasoning) -> Self {
+    fn of(model: &str, Reasoning { effort, budget }: Reasoning) -> Option<Self> {
         let include_thoughts = effort != Effort::None;
-        match models::gemini(model) {
+        Some(match models::gemini(model) {
+            Gemini::Never => return None,
             Gemini::Level { least, has_medium } => {
                 let level = match effort {
                     Effort::None => least,
@@ -166,7 +172,7 @@ impl ThinkingConfig {
                 let include_thoughts = include_thoughts && budget > 0;
                 Self { thinking_budget: Some(budget), thinking_level: None, include_thoughts }
             }
-        }
+        })
     }
 }
 
@@ -222,7 +228,7 @@ enum Part<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Blob<'a> {
-    mime_type: &'a str,
+    mime_type: Cow<'a, str>,
     data: &'a str,
 }
 
@@ -279,11 +285,14 @@ impl<'a> Part<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         match &attachment.source {
             AttachmentSource::Inline { media_type, base64 } => {
-                let kind = body::essence(media_type);
-                let is_media = ["image/", "audio/", "video/", "text/"].iter().any(|media| kind.starts_with(media));
-                let is_taken = is_media && !matches!(kind, "image/svg+xml" | "image/gif") || kind == "application/pdf";
+                let mime_type = body::essence(media_type);
+                let is_taken = match mime_type.split_once('/') {
+                    Some(("image", format)) => ["png", "jpeg", "webp", "heic", "heif"].contains(&format),
+                    Some(("audio" | "video" | "text", _)) => true,
+                    _ => mime_type == "application/pdf",
+                };
                 match (body::too_large(base64), body::text_of(media_type, base64)) {
-                    (None, _) if is_taken => Self::InlineData(Blob { mime_type: media_type, data: base64 }),
+                    (None, _) if is_taken => Self::InlineData(Blob { mime_type, data: base64 }),
                     (None, Some(text)) => Self::text(text),
                     (flaw, _) => {
                         Self::text(body::not_shown(attachment, flaw.unwrap_or("the model takes no such files")))

@@ -52,8 +52,8 @@ impl Profile {
         }
     }
 
-    /// What the model says between the results of tools and what is attached to them.
-    pub(super) fn before_attachments(self) -> Option<&'static str> {
+    /// What the model says between the results of tools and a message of the user.
+    pub(super) fn before_user(self) -> Option<&'static str> {
         (self == Self::Mistral).then_some("OK")
     }
 

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::OPAQUE;
@@ -60,10 +61,10 @@ struct Message<'a> {
     // OpenRouter's form of reasoning.
     #[serde(default, deserialize_with = "lenient")]
     reasoning_details: Option<Vec<Map<String, Value>>>,
-    #[serde(borrow)]
-    tool_calls: Option<Calls<'a>>,
+    #[serde(borrow, default, deserialize_with = "calls")]
+    tool_calls: Option<Vec<CallPiece<'a>>>,
     // What came before `tool_calls`.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     function_call: Option<FunctionPiece<'a>>,
     // OpenRouter's form of pictures.
     #[serde(borrow, default, deserialize_with = "lenient")]
@@ -109,12 +110,10 @@ struct Audio<'a> {
     transcript: Option<Str<'a>>,
 }
 
-/// Calls, or an empty object in place of none.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Calls<'a> {
-    List(#[serde(borrow)] Vec<CallPiece<'a>>),
-    None {},
+/// Reads calls. Some servers have an empty object or text in place of none.
+fn calls<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Vec<CallPiece<'de>>>, D::Error> {
+    let raw = <&RawValue>::deserialize(field)?.get();
+    if raw.starts_with('[') { serde_json::from_str(raw).map(Some).map_err(D::Error::custom) } else { Ok(None) }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -185,6 +184,7 @@ struct CompletionDetails {
 pub struct Decoder {
     /// The index of the choice that is read.
     choice: u64,
+    has_tool_calls: bool,
     /// What is known of each call besides the call itself.
     calls: Vec<Marks>,
     /// The field in which reasoning came.
@@ -318,10 +318,15 @@ impl Decoder {
         }
         let function =
             message.function_call.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
-        let calls = match message.tool_calls {
-            Some(Calls::List(calls)) => calls,
-            Some(Calls::None {}) | None => Vec::new(),
+        let calls = message.tool_calls.unwrap_or_default();
+        self.has_tool_calls |= !calls.is_empty();
+        // Some servers tell a call in both ways, or have an empty one.
+        let is_named = |call: &CallPiece<'_>| {
+            call.function.as_ref().is_some_and(|function| function.name.as_deref().is_some_and(|name| !name.is_empty()))
         };
+        let is_more = !self.calls.is_empty();
+        let has_tool_calls = self.has_tool_calls;
+        let function = function.filter(|call| !has_tool_calls && (is_named(call) || is_more));
         calls.into_iter().chain(function).for_each(|piece| take_call(self, piece, draft));
     }
 
@@ -365,16 +370,19 @@ impl Decoder {
         let place = latest().find(same).or_else(|| latest().find(here))?;
         let call = &calls[place];
         let is_named_anew = !piece.name.is_empty() && !call.name.is_empty() && piece.name != call.name;
+        let is_begun = !call.arguments.is_empty();
         let begins = if piece.name.is_empty() {
             false
-        } else if piece.id.is_empty() || call.id.is_empty() {
+        } else if piece.id.is_empty() && call.id.is_empty() {
             // A name that comes in pieces has its last one before the arguments.
-            is_whole(&call.arguments) || is_named_anew && call.arguments.is_empty() && !piece.arguments.is_empty()
+            is_whole(&call.arguments) || is_named_anew && !is_begun && !piece.arguments.is_empty()
+        } else if piece.id.is_empty() || call.id.is_empty() {
+            is_whole(&call.arguments)
         } else {
             // Some servers give every piece another id, and the name once more.
-            let goes_on =
-                !is_named_anew && !call.arguments.is_empty() && !piece.arguments.trim_start().starts_with('{');
-            call.id != piece.id && (is_whole(&call.arguments) || !goes_on)
+            let is_rest = !piece.arguments.is_empty() && !piece.arguments.trim_start().starts_with('{');
+            let goes_on = !is_named_anew && is_begun && !is_whole(&call.arguments) && is_rest;
+            call.id != piece.id && !goes_on
         };
         (!begins).then_some(place)
     }
@@ -428,7 +436,8 @@ fn picture(url: &str) -> Attachment {
 }
 
 fn is_whole(arguments: &str) -> bool {
-    arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+    let arguments = arguments.trim_end();
+    arguments == "null" || arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
 impl Text<'_> {

@@ -67,7 +67,7 @@ pub(super) fn messages(
     let context = &request.context;
     let returns_reasoning = profile.returns_reasoning(&request.agent.model);
     let attach = |attached: Vec<Part<'_>>, list: &mut List<'_>| {
-        if let Some(said) = profile.before_attachments() {
+        if let Some(said) = profile.before_user() {
             list.push(&Message::said(said))?;
         }
         list.push(&Message::User { content: UserContent::Parts(attached) })
@@ -77,10 +77,18 @@ pub(super) fn messages(
     }
     // The attachments of tool results, until the last result of the turn is written.
     let mut attached = Vec::new();
+    let mut is_behind_result = matches!(context.messages().take(encoded).last(), Some(ChatMessage::Tool { .. }));
     for message in context.messages().skip(encoded) {
-        if !attached.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
+        let is_result = matches!(message, ChatMessage::Tool { .. });
+        if !attached.is_empty() && !is_result {
             attach(std::mem::take(&mut attached), list)?;
+        } else if is_behind_result
+            && matches!(message, ChatMessage::User(_))
+            && let Some(said) = profile.before_user()
+        {
+            list.push(&Message::said(said))?;
         }
+        is_behind_result = is_result;
         if let ChatMessage::Tool { id, name, output } = message
             && !output.content.attachments.is_empty()
         {

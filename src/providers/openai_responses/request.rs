@@ -201,7 +201,7 @@ impl<'a> Part<'a> {
 
 /// Why the API takes no such [file](https://developers.openai.com/api/docs/guides/file-inputs), if it does not.
 fn document_flaw(media_type: &str) -> Option<&'static str> {
-    let kind = body::essence(media_type);
+    let kind = &*body::essence(media_type);
     let is_other = ["application/", "video/", "font/", "model/"].iter().any(|other| kind.starts_with(other));
     let readable = ["pdf", "json", "xml", "yaml", "rtf", "word", "officedocument", "ms-", "opendocument", "csv"];
     let is_readable = !is_other || readable.iter().any(|format| kind.contains(format));
