@@ -93,6 +93,13 @@ impl Redaction {
         if let Some(url) = url(value) {
             return self.add_url(&url, value);
         }
+        if let Ok(serde_json::Value::Object(members)) = serde_json::from_str(value) {
+            for (name, member) in &members {
+                let text = member.as_str().map_or_else(|| member.to_string(), str::to_owned);
+                self.add(self::is_credential(name), &text);
+            }
+            return;
+        }
         if value.contains(is_separator) {
             return self.add_words(is_credential, value, is_separator);
         }
@@ -251,6 +258,10 @@ mod tests {
             r#"{"m":"[redacted]"} [redacted] [redacted]"#,
             r#"{"m":"[redacted]"} [redacted] [redacted]"#,
         );
+        let account = r#"{"project_id": "project-12345", "key": {"private": "a", "private_key": "pem-12345"}}"#;
+        let account = Server::stdio("x", [""; 0]).env("GOOGLE_CREDENTIALS", account);
+        check(&account, "project-12345", hidden, "project-12345");
+        check(&account, "pem-12345", hidden, hidden);
         let lines = Server::stdio("x", [""; 0]).env("PRIVATE_KEY", "first line\nsecond line");
         check(&lines, "second line", hidden, hidden);
     }
