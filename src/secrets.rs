@@ -1,7 +1,6 @@
 //! Values that no text may show, and texts without them. Pure.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -18,11 +17,13 @@ pub(crate) struct Secrets(Vec<SecretString>);
 impl Secrets {
     /// One more value. Values shorter than [`SHORTEST`] are left out.
     pub(crate) fn add(&mut self, secret: SecretString) {
-        let is_new = || self.0.iter().all(|other| other.expose_secret() != secret.expose_secret());
-        if secret.expose_secret().len() >= SHORTEST && is_new() {
-            self.0.push(secret);
-            // One may stand within another.
-            self.0.sort_by_key(|secret| Reverse(secret.expose_secret().len()));
+        let len = secret.expose_secret().len();
+        // One may stand within another, so the longest come first.
+        let start = self.0.partition_point(|other| other.expose_secret().len() > len);
+        let end = self.0.partition_point(|other| other.expose_secret().len() >= len);
+        let is_new = self.0[start..end].iter().all(|other| other.expose_secret() != secret.expose_secret());
+        if len >= SHORTEST && is_new {
+            self.0.insert(end, secret);
         }
     }
 

@@ -113,7 +113,7 @@ impl Redaction {
     fn add_words(&mut self, mut is_credential: bool, text: &str, is_separator: impl Fn(char) -> bool) {
         let mut words = text.split(is_separator).filter(|word| !word.is_empty()).peekable();
         while let Some(word) = words.next() {
-            let is_word = word.chars().all(|c| c.is_alphabetic() || c == ':' || c == '-');
+            let is_word = word.chars().all(|c| c.is_alphabetic() || ":-.".contains(c));
             if !is_word || words.peek().is_none() {
                 self.add(is_credential, word);
             }
