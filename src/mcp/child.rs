@@ -124,7 +124,7 @@ impl Child {
         let how = match timeout(PATIENCE, group.process.inner_mut().wait()).await {
             Ok(Ok(status)) => format!("it ended ({status})"),
             Ok(Err(error)) => format!("it ended ({error})"),
-            Err(_) => "it did not end by itself".to_owned(),
+            Err(_) => "it was still running".to_owned(),
         };
         group.terminate();
         // With the group gone the stream ends, and all that was said has been heard.

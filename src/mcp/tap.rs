@@ -23,6 +23,8 @@ use crate::tool::{Progress, ToolContext};
 
 /// How many answers to what a server asks may wait to be sent. What it asks while they do is not answered.
 const MOST_ANSWERS: usize = 1_000;
+/// The longest id, in bytes, of what is answered: an answer repeats it.
+const LONGEST_ID: usize = 1_000;
 
 /// A transport that is listened to.
 pub(super) struct Tap<T: Transport<RoleClient>> {
@@ -123,11 +125,12 @@ impl<T: Transport<RoleClient>> Tap<T> {
                 Some(JsonRpcMessage::Error(error))
             }
             JsonRpcMessage::Request(asked) => {
-                let answer = match answer(&asked.request) {
-                    Ok(result) => JsonRpcMessage::response(result, asked.id),
-                    Err(error) => JsonRpcMessage::error(error, Some(asked.id)),
-                };
-                if self.answers.len() < MOST_ANSWERS {
+                let is_short = !matches!(&asked.id, RequestId::String(id) if id.len() > LONGEST_ID);
+                if is_short && self.answers.len() < MOST_ANSWERS {
+                    let answer = match answer(&asked.request) {
+                        Ok(result) => JsonRpcMessage::response(result, asked.id),
+                        Err(error) => JsonRpcMessage::error(error, Some(asked.id)),
+                    };
                     self.answers.push(Box::pin(self.transport.send(answer)));
                 }
                 None
@@ -215,8 +218,12 @@ mod tests {
                 return None;
             }
             self.asked += 1;
-            let method = if self.asked == 1 { "ping" } else { "roots/list" };
-            serde_json::from_value(json!({"jsonrpc": "2.0", "id": self.asked, "method": method})).unwrap()
+            let (id, method) = match self.asked {
+                1 => (json!("long".repeat(LONGEST_ID)), "ping"),
+                2 => (json!("a"), "ping"),
+                asked => (json!(asked), "roots/list"),
+            };
+            serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method})).unwrap()
         }
 
         async fn close(&mut self) -> io::Result<()> {
@@ -230,7 +237,7 @@ mod tests {
         assert!(tap.receive().now_or_never().is_some_and(|end| end.is_none()), "the SDK has nothing to do");
         let answers = tap.transport.answers;
         assert_eq!(answers.len(), 500 + MOST_ANSWERS);
-        assert_eq!(answers[0], json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        assert_eq!(answers[0], json!({"jsonrpc": "2.0", "id": "a", "result": {}}));
         assert_eq!(answers[1]["error"]["code"], -32601);
     }
 }
