@@ -154,7 +154,8 @@ pub struct Connections {
 
 impl Connections {
     /// Adds the tools to a runtime, and keeps them there as the servers have them, until [`Connections::leave`]. A runtime
-    /// that has them already stays as it is.
+    /// that has them already stays as it is; one from which some were taken away has them again. A tool of others that has
+    /// the name of one is left alone.
     ///
     /// The runtime is not kept in memory: it ends with its last handle, as without servers.
     ///
@@ -164,10 +165,13 @@ impl Connections {
     pub fn join(&self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut members = lock(&self.members);
         members.retain(Member::is_alive);
-        if !members.iter().any(|member| member.is(runtime)) {
-            members.push(Member::join(runtime, &self.links)?);
+        match members.iter_mut().find(|member| member.is(runtime)) {
+            Some(member) => member.settle(runtime),
+            None => {
+                members.push(Member::join(runtime, &self.links)?);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.

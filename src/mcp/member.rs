@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::definition::{Definition, Fingerprint, Refused};
@@ -13,7 +14,7 @@ use crate::message::Name;
 use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
 use crate::router::Router;
 use crate::runtime::Runtime;
-use crate::tool::Tool;
+use crate::tool::{Tool, Toolbox};
 
 /// How often names are given anew when something else takes one in the same moment.
 const ATTEMPTS: usize = 10;
@@ -22,9 +23,23 @@ const ATTEMPTS: usize = 10;
 pub(super) struct Member {
     router: Weak<Router>,
     links: Arc<[Arc<Link>]>,
-    /// What it has of ours.
-    has: Vec<(Name, Fingerprint)>,
+    /// What it has of ours, unless somebody took it away.
+    has: Vec<Has>,
     refused: Vec<Refused>,
+}
+
+/// A tool of ours that a runtime has.
+struct Has {
+    name: Name,
+    fingerprint: Fingerprint,
+    tool: Arc<dyn Tool>,
+}
+
+impl Has {
+    /// Whether it is this one that the runtime has under its name, and not one of somebody else's.
+    fn is_in(&self, tools: &Toolbox) -> bool {
+        tools.find(&self.name).is_some_and(|tool| ptr::addr_eq(Arc::as_ptr(tool), Arc::as_ptr(&self.tool)))
+    }
 }
 
 impl Member {
@@ -64,9 +79,10 @@ impl Member {
         let tools: Vec<(Arc<Link>, String, Arc<Definition>)> = self.links.iter().flat_map(approved).collect();
         let named: Vec<(&str, &str)> =
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
-        let leaving = self.names();
+        let snapshot = runtime.router.registry().snapshot();
+        let leaving = self.names(&snapshot.tools);
         let names = {
-            let (ours, snapshot) = (leaving.iter().collect::<HashSet<&Name>>(), runtime.router.registry().snapshot());
+            let ours: HashSet<&Name> = leaving.iter().collect();
             let theirs = snapshot.tools.names().filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
             names::offer(&named, |name| match () {
@@ -79,13 +95,17 @@ impl Member {
         for (name, (link, _, definition)) in names.into_iter().zip(tools) {
             match name {
                 Ok(name) => {
-                    has.push((Arc::clone(&name), definition.fingerprint.clone()));
-                    joining.push(Arc::new(Offered { name, link, definition }));
+                    let fingerprint = definition.fingerprint.clone();
+                    let tool: Arc<dyn Tool> = Arc::new(Offered { name: Arc::clone(&name), link, definition });
+                    joining.push(Arc::clone(&tool));
+                    has.push(Has { name, fingerprint, tool });
                 }
                 Err(reason) => refused.push(Refused::new(&definition.tool, reason).of(&link.name)),
             }
         }
-        if has != self.has {
+        let is_same = |(before, now): (&Has, &Has)| before.name == now.name && before.fingerprint == now.fingerprint;
+        let is_there = leaving.len() == self.has.len() && has.len() == self.has.len();
+        if !is_there || !self.has.iter().zip(&has).all(is_same) {
             runtime.exchange_tools(&leaving, joining)?;
             self.has = has;
         }
@@ -96,8 +116,9 @@ impl Member {
         Ok(())
     }
 
-    fn names(&self) -> Vec<Name> {
-        self.has.iter().map(|(name, _)| Arc::clone(name)).collect()
+    /// The names of those tools that are there still.
+    fn names(&self, tools: &Toolbox) -> Vec<Name> {
+        self.has.iter().filter(|has| has.is_in(tools)).map(|has| Arc::clone(&has.name)).collect()
     }
 
     pub(super) fn refused(&self) -> &[Refused] {
@@ -108,7 +129,8 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime()
-            && let Err(error) = runtime.exchange_tools(&self.names(), Vec::new())
+            && let Err(error) =
+                runtime.exchange_tools(&self.names(&runtime.router.registry().snapshot().tools), Vec::new())
         {
             tracing::warn!(%error, "tools of MCP servers could not leave a runtime");
         }
@@ -117,7 +139,8 @@ impl Drop for Member {
 
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Member").field("has", &self.names()).finish_non_exhaustive()
+        let names: Vec<_> = self.has.iter().map(|has| &has.name).collect();
+        f.debug_struct("Member").field("has", &names).finish_non_exhaustive()
     }
 }
 

@@ -404,6 +404,20 @@ async fn tools_leave_one_runtime_and_stay_in_another() {
 }
 
 #[tokio::test]
+async fn a_tool_of_others_that_took_the_name_of_one_is_left_alone() {
+    let (runtime, servers) = with(hostile(&[])).await;
+    assert!(runtime.leave_tool("do"));
+    servers.join(&runtime).unwrap();
+    assert_eq!(offered(&runtime).await, ["do"], "joined again, it has all of them");
+    assert!(runtime.leave_tool("do"));
+    runtime.join_tool(tool::function("do", "Mine.", |_: tool::NoArguments| async { "mine" })).unwrap();
+    servers.join(&runtime).unwrap();
+    assert_eq!(offered(&runtime).await, ["do", "srv__do"]);
+    assert!(servers.leave(&runtime));
+    assert_eq!(offered(&runtime).await, ["do"]);
+}
+
+#[tokio::test]
 async fn fault_105_a_changed_definition_is_disabled_until_it_is_approved() {
     let (runtime, servers) = with(hostile(&["named", "pay"])).await;
     until_offered(&runtime, &["do", "pay"]).await;
