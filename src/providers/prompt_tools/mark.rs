@@ -103,7 +103,7 @@ const OPENING: [(Kind, &[&str]); 11] = [
         ],
     ),
     (Kind::Unread, &["tool_code", "call_tool", "execute_tool"]),
-    (Kind::Python, &["python_tag"]),
+    (Kind::Python, &["python_tag", "python_start"]),
     (
         Kind::Stray,
         &[
@@ -115,6 +115,7 @@ const OPENING: [(Kind, &[&str]); 11] = [
             "end_function_call",
             "plugin",
             "tool_sep",
+            "python_end",
             "tool_call_argument_begin",
         ],
     ),
@@ -125,6 +126,8 @@ const OPENING: [(Kind, &[&str]); 11] = [
             "eot",
             "eot_id",
             "eom_id",
+            "eom",
+            "end_of_turn_token",
             "endoftext",
             "end_of_text",
             "end_of_turn",
@@ -151,12 +154,17 @@ const BARRED: [(Kind, &[&str]); 2] = [
     (Kind::Turn, &["end", "return", "call", "observation", "user", "message"]),
 ];
 
+/// Whether what begins with `<` and this byte may be a tag, or a comment.
+pub(super) fn may_be_a_tag(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'|' | b'!' | 0xEF)
+}
+
 impl Mark {
     /// Reads the tag that a text begins with, which begins with `<`.
     pub(super) fn read(text: &str, is_whole: bool) -> Begins {
         // Most that looks like a tag is none, and is seen to be by its second byte.
         match text.as_bytes().get(1) {
-            Some(byte) if !byte.is_ascii_alphabetic() && !matches!(byte, b'/' | b'|' | 0xEF) => return Begins::Text,
+            Some(byte) if !may_be_a_tag(*byte) => return Begins::Text,
             _ => {}
         }
         let unclear = if is_whole { Begins::Text } else { Begins::Unclear };
@@ -292,6 +300,10 @@ impl Mark {
 
 /// Whether a text that begins with `<` may become a tag that means something. Others are not waited for.
 pub(super) fn may_begin(text: &str) -> bool {
+    // The taught ones are by far the most.
+    if "<tool_call>".starts_with(text) || "</tool_call>".starts_with(text) {
+        return true;
+    }
     const NAMESPACES: [&str; 8] = ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm"];
     let is_bar = |c: &char| matches!(c, '/' | '|' | '｜' | '\\');
     let same = |c: char| if matches!(c, '▁' | '-' | '.') { '_' } else { c.to_ascii_lowercase() };

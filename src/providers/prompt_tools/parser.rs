@@ -25,7 +25,7 @@ use super::looks::{
     CALL, Fence, LONGEST_HEAD, Line, Looks, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
     json_looks, line_looks, mistral_arguments,
 };
-use super::mark::{self, Begins, Kind, Mark};
+use super::mark::{self, Begins, Kind, Mark, may_be_a_tag};
 use super::meant::{LONGEST_LEAD, Lead};
 use super::scan::{End, LONGEST_CALL, Scan};
 use super::toolset::{Toolset, escaped, without_entities};
@@ -191,6 +191,8 @@ const BRACKETS: [(&str, &str); 6] = [
     ("◁think▷", "◁/think▷"),
     ("◁thinking▷", "◁/thinking▷"),
 ];
+/// The bytes behind a `[` that begin words.
+const BRACKETED: &[u8] = b"Tt/rRE";
 /// How LM Studio has calls written.
 const REQUEST: &str = "[TOOL_REQUEST]";
 /// The ends of blocks in brackets.
@@ -291,7 +293,7 @@ impl Parser {
     fn finish(&mut self, shown: &mut String) {
         self.advance(true, shown);
         self.commit();
-        if self.calls.is_empty() && self.has_marker {
+        if self.calls.is_empty() && self.has_marker && !self.is_inside {
             self.calls.push(self.tools.unreadable("the text has the mark of a call, but no call that can be read", ""));
         }
         if self.calls.is_empty() {
@@ -377,6 +379,9 @@ impl Parser {
         if at > 0 && bytes.get(at).is_some_and(|byte| self.tools.leads(*byte)) {
             return at;
         }
+        if self.tentative.is_some() && matches!(bytes.get(space(0)), Some(b',' | b';')) {
+            return space(0);
+        }
         loop {
             at += bytes[at..].iter().position(|byte| STOPS[usize::from(*byte)]).unwrap_or(bytes.len() - at);
             let next = bytes.get(at + 1);
@@ -389,10 +394,12 @@ impl Parser {
                     }
                     continue;
                 }
+                Some(b'<') => next.is_some_and(|next| !may_be_a_tag(*next)),
+                Some(b'{') => is_mid_line(&bytes[..at]),
+                Some(b'[') => is_mid_line(&bytes[..at]) && next.is_some_and(|next| !BRACKETED.contains(next)),
                 Some(b'&') => next.map_or(is_whole, |next| *next != b'l'),
                 Some(b'\\') => next.map_or(is_whole, |next| *next != b'<'),
                 Some(0xE2) => bytes[at + 1..at + 3] != [0x97, 0x81],
-                Some(b',' | b';') => at > 0 || self.tentative.is_none(),
                 Some(_) => false,
             };
             if !is_plain {
@@ -427,15 +434,18 @@ impl Parser {
         let text = &rest[..length];
         let visible = text.trim_end();
         if !visible.is_empty() {
-            self.settle(text, shown);
-            let blank = std::mem::take(&mut self.blank);
-            self.emit(&blank, shown);
-            self.blank = blank;
+            if self.tentative.is_some() {
+                self.settle(text, shown);
+            }
+            shown.push_str(&self.blank);
+            shown.push_str(visible);
+            self.shown += self.blank.len() + visible.len();
             self.blank.clear();
-            self.emit(visible, shown);
             self.has_text = true;
         }
-        self.blank.push_str(&text[visible.len()..]);
+        if visible.len() < text.len() {
+            self.blank.push_str(&text[visible.len()..]);
+        }
         while self.blank.len() > PIECE && self.tentative.is_none() {
             let now: String = self.blank.drain(..self.blank.floor_char_boundary(PIECE)).collect();
             self.emit(&now, shown);
@@ -492,7 +502,12 @@ impl Parser {
         if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
             return Some(Is::InCode);
         }
-        Some(if self.lead().is_meant() { Is::Meant } else { Is::Quoted })
+        Some(if self.leads_to_a_call() { Is::Meant } else { Is::Quoted })
+    }
+
+    /// Whether what stands before a call leaves it one that is meant.
+    fn leads_to_a_call(&self) -> bool {
+        !self.has_text && self.indent < 4 || self.lead().is_meant()
     }
 
     fn lead(&self) -> Lead<'_> {
@@ -550,7 +565,7 @@ impl Parser {
             }
             Line::Result => return Step::Text,
             Line::Unreadable => {
-                self.has_marker |= self.lead().is_meant();
+                self.has_marker |= self.leads_to_a_call();
                 return Step::Text;
             }
             Line::Thought(length) if !self.has_text && self.calls.is_empty() => {
@@ -559,13 +574,14 @@ impl Parser {
             }
             Line::Thought(_) => return Step::Text,
             Line::Passed(length) => {
+                self.has_marker |= rest[..length].contains("Action") && self.leads_to_a_call();
                 self.blank.push_str(&rest[..length]);
                 return Step::Taken(length);
             }
             Line::Named { name, body, how } => (Form::Named(name, how), body),
             Line::Code { body } => (Form::Code, body),
         };
-        if !self.lead().is_meant() {
+        if !self.leads_to_a_call() {
             return Step::Text;
         }
         let scan = Scan::from(body);
@@ -862,7 +878,7 @@ impl Parser {
     /// A `[`.
     fn bracket(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let may_be = |word: &str| !is_whole && word.len() > rest.len() && word.starts_with(rest);
-        if rest.as_bytes().get(1).is_some_and(|byte| matches!(byte, b'T' | b't' | b'/' | b'r' | b'R' | b'E')) {
+        if rest.as_bytes().get(1).is_some_and(|byte| BRACKETED.contains(byte)) {
             if let Some(step) = self.thought_in_brackets_if_any(rest, is_whole) {
                 return step;
             }
@@ -887,7 +903,7 @@ impl Parser {
             return Some(self.show(rest, 1, shown));
         }
         match code_looks(head(rest), &self.tools, is_whole) {
-            Looks::LikeACall if self.lead().is_meant() => {
+            Looks::LikeACall if self.leads_to_a_call() => {
                 self.begin(Form::Code, 0, Scan::from(0).of_code(), Is::Quoted);
                 self.state = State::Call { form: Form::Code, body: 0, scan: Scan::from(0).of_code(), is_meant: true };
                 Some(0)
@@ -916,7 +932,7 @@ impl Parser {
 
     /// JSON where no text stands before it on its line.
     fn json(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        if !self.stands_alone() || !self.lead().is_meant() {
+        if !self.stands_alone() || !self.leads_to_a_call() {
             return Some(self.show(rest, 1, shown));
         }
         match json_looks(head(rest), is_whole) {
@@ -1074,7 +1090,9 @@ impl Parser {
             return Some(next);
         }
         if !self.take(form, &rest[..end], &rest[..next], body, is_closed) {
-            self.has_marker = true;
+            // What is not followed by a call is a mention.
+            let behind = rest[..next].split_once("&gt;").or_else(|| rest[..next].split_once("\\>"));
+            self.has_marker |= behind.is_some_and(|(_, behind)| behind.trim_start().starts_with(['{', '[', '&', '\\']));
             return Some(self.show(rest, next, shown));
         }
         self.malformed += usize::from(self.calls.last().is_some_and(is_malformed));
@@ -1428,6 +1446,12 @@ fn is_malformed(call: &ToolCall) -> bool {
     call.malformed.is_some()
 }
 
+/// Whether a text ends on a line that it has begun, and not with a colon.
+fn is_mid_line(bytes: &[u8]) -> bool {
+    let last = bytes.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
+    last.is_some_and(|last| !last.is_ascii_whitespace() && *last != b':' && last.is_ascii())
+}
+
 /// What is looked at to see what a text begins with.
 fn head(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_HEAD)]
@@ -1436,7 +1460,7 @@ fn head(text: &str) -> &str {
 /// The bytes at which something other than text may begin.
 const STOPS: [bool; 256] = {
     let mut stops = [false; 256];
-    let bytes = *b"<`~[{&\\\n,;\xE2";
+    let bytes = *b"<`~[{&\\\n\xE2";
     let mut nth = 0;
     while nth < bytes.len() {
         stops[bytes[nth] as usize] = true;

@@ -61,6 +61,10 @@ const RAW: [(&str, &str); 2] = [("<parameter=", "</parameter>"), ("<arg_value>",
 /// A tag around elements; it holds no text itself.
 const FUNCTION: &str = "<function=";
 const FUNCTION_END: &str = "</function>";
+/// What some models write for the end.
+const FUNCTION_AGAIN: &str = "<function>";
+/// How the tags begin that end a turn.
+const TURN: [&str; 2] = ["<|", "<｜"];
 /// The ends of elements that hold arguments.
 const ARGUMENTS: [&str; 5] = ["</arguments>", "</parameters>", "</args>", "</input>", "</function>"];
 
@@ -260,8 +264,12 @@ impl Scan {
             return Tag::Ends(close.len());
         }
         let ends = |tags: &[&str]| tags.iter().any(|tag| rest.starts_with(tag));
-        if ends(&OPENING) || self.depth == 0 && self.is_complete && ends(&RESULTS) {
+        let is_over = self.depth == 0 && self.is_complete;
+        if ends(&OPENING) || is_over && (ends(&RESULTS) || ends(&TURN)) {
             return Tag::Ends(0);
+        }
+        if is_over && close == FUNCTION_END && rest.starts_with(FUNCTION_AGAIN) {
+            return Tag::Ends(FUNCTION_AGAIN.len());
         }
         let may_become = |tag: &str| tag.len() > rest.len() && tag.starts_with(rest);
         let known =
