@@ -1,7 +1,8 @@
 //! What models write when they are told of tools in text: which calls are read, and which are not.
 //!
-//! Every case of `prompt_outputs.json` and `prompt_variations.json` is read whole, and in pieces of several sizes. The
-//! environment variable `AGENTOUTO_PROMPT_OUTPUTS` names another file of their form to be read instead of the first:
+//! Every case of `prompt_outputs.json`, `prompt_more_outputs.json` and `prompt_variations.json` is read whole, and in pieces
+//! of several sizes. The environment variable `AGENTOUTO_PROMPT_OUTPUTS` names another file of their form to be read
+//! instead of the first:
 //! `tools` are offered, `text` is the whole answer, and `expected` the calls that must be run, in order, each as its name
 //! and arguments; `[]` if the answer is text alone, and `"told"` if no call is run and the model is told what is wrong.
 #![cfg(feature = "prompt_tools")]
@@ -50,6 +51,11 @@ fn prompt_outputs() {
 #[test]
 fn variations() {
     all_pass("variations", &data("prompt_variations.json"));
+}
+
+#[test]
+fn more_outputs() {
+    all_pass("more outputs", &data("prompt_more_outputs.json"));
 }
 
 fn data(name: &str) -> PathBuf {

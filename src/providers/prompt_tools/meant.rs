@@ -26,7 +26,26 @@ impl Lead<'_> {
     }
 
     fn is_shown(&self) -> bool {
-        self.is_quoted || self.indent >= 4 || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
+        let is_shown = self.is_quoted || self.indent >= 4;
+        is_shown || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`']) || self.is_in_quotes()
+    }
+
+    /// Whether a quotation that begins on the line has no end yet. What stands behind a letter or a digit is no such
+    /// beginning: `a 5" screen`.
+    fn is_in_quotes(&self) -> bool {
+        let line = self.before.rsplit('\n').next().unwrap_or_default();
+        let (mut is_open, mut last) = (false, ' ');
+        for c in line.chars() {
+            is_open = match c {
+                '"' => !is_open && !last.is_alphanumeric(),
+                '“' => !is_open,
+                '„' | '«' | '「' | '『' => true,
+                '”' | '»' | '」' | '』' => false,
+                _ => is_open,
+            };
+            last = c;
+        }
+        is_open
     }
 
     /// The words of the sentence that leads to the call, and one that has ended only if `is_over`.
@@ -188,6 +207,8 @@ mod tests {
             "날씨를 확인하겠습니다.\n\n",
             "The page says nothing. I look elsewhere.\n",
             "I cannot answer without a look. ",
+            "You asked for \"the weather\", so I look: ",
+            "A 5\" screen it is. Now I look: ",
             "The user asks for the weather, so I call the tool: ",
         ] {
             assert!(lead(before).is_meant(), "{before}");
@@ -206,6 +227,8 @@ mod tests {
             "For example:\n",
             "Usage: write `<tool_call>` then\n",
             "The page says: \"",
+            "The review reads: \"Great blender! ",
+            "후기에 “아주 좋아요. ",
             "The page says:\n",
             "The website contains the following text:\n",
             "Here is the content of the page:\n\n",
