@@ -35,12 +35,14 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &T
     if body.starts_with(['{', '[']) {
         return json(body, tools);
     }
-    let each: Vec<&str> = body.split("</function>").map(str::trim).filter(|call| !call.is_empty()).collect();
-    if each.len() > 1 && each.iter().all(|call| call.starts_with("<function=")) {
-        return each.into_iter().map(|call| function(&call["<function=".len()..], is_closed, tools)).collect();
-    }
     if let Some(function) = without_prefix(body, "<function=") {
-        return vec![self::function(function, is_closed, tools)];
+        let each: Vec<&str> = body.split("</function>").map(str::trim).filter(|call| !call.is_empty()).collect();
+        return match each.len() > 1 && each.iter().all(|call| call.starts_with("<function=")) {
+            true => {
+                each.into_iter().map(|call| self::function(&call["<function=".len()..], is_closed, tools)).collect()
+            }
+            false => vec![self::function(function, is_closed, tools)],
+        };
     }
     if let Some(call) = lines(body, tools) {
         return vec![call];

@@ -69,6 +69,9 @@ const REASONING: [&str; 10] = [
     "inner_monologue",
     "inner_thoughts",
 ];
+/// What stands before a `:` or a bar, in front of a word.
+const NAMESPACES: [&str; 11] =
+    ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm", "qwen", "glm", "hunyuan"];
 /// The words of tags within calls.
 const PARTS: [&str; 4] = ["parameter", "arg_key", "arg_value", "escape"];
 /// The words of tags, by what they stand for when they open.
@@ -189,8 +192,10 @@ impl Mark {
                 Some('-' | '.' | '▁') => mark.push(b'_'),
                 Some('\\') if chars.as_str().is_empty() => return unclear,
                 Some('\\') if chars.as_str().starts_with('_') => {}
-                Some(':') if mark.length > 0 => mark.length = 0,
-                Some('｜') if chars.as_str().starts_with(|c: char| c.is_ascii_alphabetic()) => mark.length = 0,
+                Some(':') if mark.is_namespace() => mark.length = 0,
+                Some('｜') if mark.is_namespace() && chars.as_str().starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                    mark.length = 0;
+                }
                 Some('|' | '｜') if chars.as_str().is_empty() => return unclear,
                 Some(_) => break,
             }
@@ -244,6 +249,10 @@ impl Mark {
             }
         }
         Some(())
+    }
+
+    fn is_namespace(&self) -> bool {
+        self.length <= LONGEST_WORD && NAMESPACES.contains(&self.word())
     }
 
     fn push(&mut self, byte: u8) {
@@ -304,7 +313,6 @@ pub(super) fn may_begin(text: &str) -> bool {
     if "<tool_call>".starts_with(text) || "</tool_call>".starts_with(text) {
         return true;
     }
-    const NAMESPACES: [&str; 8] = ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm"];
     let is_bar = |c: &char| matches!(c, '/' | '|' | '｜' | '\\');
     let same = |c: char| if matches!(c, '▁' | '-' | '.') { '_' } else { c.to_ascii_lowercase() };
     let written: String = text.chars().skip(1).filter(|c| !is_bar(c)).map(same).collect();

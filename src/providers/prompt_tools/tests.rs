@@ -252,6 +252,8 @@ fn reasoning_is_apart_from_the_answer_in_whatever_brackets() {
     let parsed = parse(&format!("So {call} is an idea.</think>\nThe answer"), &tools());
     assert_eq!((&*parsed.reasoning, &*parsed.text, parsed.calls.len()), ("So  is an idea.", "The answer", 0));
     check("A `<think>` in code.", &[], "A `<think>` in code.");
+    let stranger = "<other:think>so</other:think> it is <other:tool_call>";
+    check(stranger, &[], stranger);
 }
 
 #[test]
