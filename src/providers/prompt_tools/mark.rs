@@ -316,11 +316,11 @@ pub(super) fn may_begin(text: &str) -> bool {
     let is_bar = |c: &char| matches!(c, '/' | '|' | '｜' | '\\');
     let same = |c: char| if matches!(c, '▁' | '-' | '.') { '_' } else { c.to_ascii_lowercase() };
     let written: String = text.chars().skip(1).filter(|c| !is_bar(c)).map(same).collect();
-    let written = written.rsplit(':').next().unwrap_or_default();
     let (word, is_complete) = match written.find(|c: char| c.is_whitespace() || c == '=') {
         Some(end) => (&written[..end], true),
-        None => (written, false),
+        None => (&*written, false),
     };
+    let word = word.rsplit(':').next().unwrap_or_default();
     let is_known = |known: &&str| if is_complete { *known == word } else { known.starts_with(word) };
     REASONING.iter().chain(&PARTS).any(is_known)
         || OPENING.iter().chain(&BARRED).flat_map(|(_, words)| *words).any(is_known)

@@ -257,6 +257,15 @@ fn reasoning_is_apart_from_the_answer_in_whatever_brackets() {
 }
 
 #[test]
+fn an_attribute_with_a_colon_is_read_whole_and_in_pieces() {
+    check(
+        "<invoke name=\"cpu\">\n<parameter name=\"a:b\">1</parameter>\n</invoke>",
+        &["cpu! \"core\" is a required property…"],
+        "",
+    );
+}
+
+#[test]
 fn the_mark_of_a_call_that_cannot_be_read_is_told() {
     for text in [
         "<tool_call> 태그를 사용하세요.",
