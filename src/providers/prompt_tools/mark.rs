@@ -282,6 +282,11 @@ impl Mark {
         }
     }
 
+    /// Whether it is one of those that models use.
+    pub(super) fn means_something(&self) -> bool {
+        self.kind().is_some() || PARTS.contains(&self.word())
+    }
+
     pub(super) fn kind(&self) -> Option<Kind> {
         let word = self.word();
         let among =

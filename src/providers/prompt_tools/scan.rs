@@ -174,7 +174,8 @@ impl Scan {
     /// Reads a tag within a block, outside of strings.
     fn mark(&mut self, rest: &str, opening: &str, is_whole: bool) -> Tag {
         let mark = match Mark::read(rest, is_whole) {
-            Begins::Mark(mark) => mark,
+            // What means nothing is text, as it is before it is there as a whole.
+            Begins::Mark(mark) if mark.means_something() || mark.word() == opening => mark,
             Begins::Unclear if mark::may_begin(rest) => return Tag::Unknown,
             _ if self.mode != Mode::Raw && self.is_json && self.is_complete && self.depth == 0 => return Tag::Ends(0),
             _ => {

@@ -324,3 +324,18 @@ fn what_follows_a_result_that_was_made_up_is_dropped() {
     check(&format!("```xml\n{call}\n```\n<tool_response>99%</tool_response>{call}"), core, "");
     check(&format!("```xml\n{call}\n```"), core, "");
 }
+
+/// What looks like a tag and is none is text, whether it has arrived as a whole or not.
+#[test]
+fn no_tag_of_anybodys_behind_a_call_is_read_alike_whole_and_in_pieces() {
+    for text in [
+        "<|tool_call_start|>[cpsearch(query=\"rust\")]<|-tool_calry=\"rust\")]<|tool_ca\": \"finish\"}}ll_end|>I look.",
+        "<tool_call>{\"name\": \"mem\", \"arguments\": {}}<|odd=1 more</tool_call> after",
+    ] {
+        let whole = read([text]);
+        for size in 1..40 {
+            let pieces = text.as_bytes().chunks(size).map(|piece| std::str::from_utf8(piece).unwrap());
+            assert_eq!(read(pieces), whole, "pieces of {size}: {text}");
+        }
+    }
+}
