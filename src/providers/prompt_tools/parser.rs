@@ -543,14 +543,17 @@ impl Parser {
     }
 
     /// Shows one byte of what may have been meant as a call.
-    fn mention(&mut self, rest: &str, tag: usize, shown: &mut String) -> usize {
+    fn mention(&mut self, rest: &str, tag: usize, is_whole: bool, shown: &mut String) -> Option<usize> {
+        if rest.len() <= tag && !is_whole {
+            return None;
+        }
         let before = self.lead();
         let is_own = self.line_is_blank || before.before.trim_end().ends_with(':');
         let follows = rest[tag..].bytes().next();
         let is_glued = follows
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
         self.has_marker |= (is_own || is_glued) && self.ticks == 0 && before.is_meant();
-        self.show(rest, 1, shown)
+        Some(self.show(rest, 1, shown))
     }
 
     /// What begins a line, and is a call by that.
@@ -637,7 +640,7 @@ impl Parser {
             (Kind::Function, _) => self.function(mark, is, rest, is_whole, shown),
             (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, is, rest, is_whole, shown),
             (Kind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
-            (Kind::Unread, Some(end)) => Some(self.mention(rest, end, shown)),
+            (Kind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
             (Kind::Turn, Some(end)) => Some(end),
             (Kind::Stray, Some(end)) if self.has_calls() => Some(end),
             (Kind::Reasoning, Some(end)) => {
@@ -810,7 +813,7 @@ impl Parser {
                 self.begin(form, end, scan, is)
             }
             Looks::Unclear if !is_final => None,
-            _ => Some(self.mention(rest, end, shown)),
+            _ => self.mention(rest, end, is_whole, shown),
         }
     }
 
@@ -830,7 +833,7 @@ impl Parser {
                 self.begin(Form::Function, body, Scan::from(body), is)
             }
             Looks::Unclear if !is_whole && rest.len() < LONGEST_HEAD => None,
-            _ => Some(self.mention(rest, end + usize::from(rest[end..].starts_with('>')), shown)),
+            _ => self.mention(rest, end + usize::from(rest[end..].starts_with('>')), is_whole, shown),
         }
     }
 
@@ -926,7 +929,7 @@ impl Parser {
         match mistral_arguments(rest, is_whole) {
             Ok(body) => self.begin(Form::Mistral, body, Scan::from(body), is),
             Err(Looks::Unclear) if !is_whole => None,
-            Err(_) => Some(self.mention(rest, MISTRAL.len(), shown)),
+            Err(_) => self.mention(rest, MISTRAL.len(), is_whole, shown),
         }
     }
 

@@ -331,6 +331,9 @@ fn no_tag_of_anybodys_behind_a_call_is_read_alike_whole_and_in_pieces() {
     for text in [
         "<|tool_call_start|>[cpsearch(query=\"rust\")]<|-tool_calry=\"rust\")]<|tool_ca\": \"finish\"}}ll_end|>I look.",
         "<tool_call>{\"name\": \"mem\", \"arguments\": {}}<|odd=1 more</tool_call> after",
+        ".<tool_code\n>i",
+        "Use <tool_call>x",
+        "Use [TOOL_CALLS]x",
     ] {
         let whole = read([text]);
         for size in 1..40 {
