@@ -17,6 +17,8 @@ pub(super) const CALL: &str = "<tool_call";
 pub(super) const MISTRAL: &str = "[TOOL_CALLS]";
 /// The longest opening tag, info string or space that is waited for, in bytes.
 pub(super) const LONGEST_HEAD: usize = 1024;
+/// The longest word that may name a call within a block.
+const LONGEST_WORD: usize = 80;
 
 /// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, the name of a tool, or `name:`.
 pub(super) fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
@@ -50,7 +52,8 @@ pub(super) fn block_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Look
         Some(b'{' | b'[' | b'`') => Looks::LikeACall,
         Some(b'<') if inside.len() == 1 && !is_whole => Looks::Unclear,
         Some(b'<') if !inside[1..].starts_with([' ', '/']) => Looks::LikeACall,
-        _ if behind.is_empty() && !is_whole && word.len() <= 80 => Looks::Unclear,
+        _ if word.len() > LONGEST_WORD => Looks::LikeText,
+        _ if behind.is_empty() && !is_whole => Looks::Unclear,
         _ if behind.starts_with('(') || word.starts_with("call:") => Looks::LikeACall,
         _ if word == "function" && behind.starts_with('<') || tools.contains(plain_name(word)) => Looks::LikeACall,
         _ => Looks::LikeText,
