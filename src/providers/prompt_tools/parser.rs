@@ -967,7 +967,8 @@ impl Parser {
         {
             return None;
         }
-        let Some((_, entity, backslash)) = ESCAPED.iter().find(|known| known.0 == plain) else {
+        let known = ESCAPED.iter().find(|known| known.0 == plain && word.len() < LONGEST);
+        let Some((_, entity, backslash)) = known else {
             return Some(self.show(rest, 1, shown));
         };
         let is = self.is_meant(rest, is_whole)?;

@@ -335,6 +335,7 @@ fn no_tag_of_anybodys_behind_a_call_is_read_alike_whole_and_in_pieces() {
         "Use <tool_call>x",
         "Use [TOOL_CALLS]x",
         &format!("<function_call>{}(", "_".repeat(81)),
+        &format!("\\<tool_{}call\\>{{", "\\".repeat(64)),
     ] {
         let whole = read([text]);
         for size in 1..40 {
