@@ -373,8 +373,7 @@ impl Parser {
     /// How much of a text is nothing but text.
     fn plain(&self, rest: &str, is_whole: bool) -> usize {
         let bytes = rest.as_bytes();
-        let space =
-            |at: usize| bytes[at..].iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(bytes.len() - at);
+        let space = |at: usize| rest.len() - at - rest[at..].trim_start().len();
         let mut at = if self.line_is_blank { space(0) } else { 0 };
         if at > 0 && bytes.get(at).is_some_and(|byte| self.tools.leads(*byte)) {
             return at;

@@ -16,10 +16,10 @@ fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-/// What is read of a text: the calls as `name {arguments}`, or `name! correction`; then what is shown.
 /// How much of calls is read here, so that a limit is soon reached.
 const LONGEST: usize = 1 << 20;
 
+/// Reads a text: returns the calls as `name {arguments}` or `name! correction`, then the text that is shown.
 fn read(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> (Vec<String>, String) {
     let (mut parser, mut shown) = (Parser::new(&tools()), String::new());
     parser.longest = LONGEST;
@@ -29,6 +29,12 @@ fn read(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> (Vec<String>, Stri
         Some(reason) => format!("{}! {reason}", call.name),
     });
     (calls.collect(), shown)
+}
+
+/// Cuts a text into pieces of this many characters.
+fn pieces(text: &str, size: usize) -> Vec<String> {
+    let letters: Vec<char> = text.chars().collect();
+    letters.chunks(size).map(String::from_iter).collect()
 }
 
 #[track_caller]
@@ -310,8 +316,7 @@ fn bounds_are_the_same_however_a_text_arrives() {
     for text in texts {
         let whole = read([&text]);
         for size in [1, 7, 1_000, 1 << 20] {
-            let pieces = text.as_bytes().chunks(size).map(|piece| std::str::from_utf8(piece).unwrap());
-            assert!(read(pieces) == whole, "pieces of {size}: {:.60}", text);
+            assert!(read(pieces(&text, size)) == whole, "pieces of {size}: {:.60}", text);
         }
     }
 }
@@ -325,22 +330,24 @@ fn what_follows_a_result_that_was_made_up_is_dropped() {
     check(&format!("```xml\n{call}\n```"), core, "");
 }
 
-/// What looks like a tag and is none is text, whether it has arrived as a whole or not.
+/// What looks like a tag and is none, and space of all kinds, mean the same whether they have arrived as a whole or not.
 #[test]
-fn no_tag_of_anybodys_behind_a_call_is_read_alike_whole_and_in_pieces() {
+fn odd_tags_and_odd_space_are_read_alike_whole_and_in_pieces() {
     for text in [
         "<|tool_call_start|>[cpsearch(query=\"rust\")]<|-tool_calry=\"rust\")]<|tool_ca\": \"finish\"}}ll_end|>I look.",
         "<tool_call>{\"name\": \"mem\", \"arguments\": {}}<|odd=1 more</tool_call> after",
         ".<tool_code\n>i",
         "Use <tool_call>x",
+        "cpu(c=2)\u{b};",
+        "\u{a0}cpu(c=2)",
+        "A list:\n\u{a0}cpu(c=2)",
         "Use [TOOL_CALLS]x",
         &format!("<function_call>{}(", "_".repeat(81)),
         &format!("\\<tool_{}call\\>{{", "\\".repeat(64)),
     ] {
         let whole = read([text]);
         for size in 1..40 {
-            let pieces = text.as_bytes().chunks(size).map(|piece| std::str::from_utf8(piece).unwrap());
-            assert_eq!(read(pieces), whole, "pieces of {size}: {text}");
+            assert_eq!(read(pieces(text, size)), whole, "pieces of {size}: {text}");
         }
     }
 }
