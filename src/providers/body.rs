@@ -100,8 +100,10 @@ fn merge(ours: Value, extra: &Value) -> Option<Value> {
         (_, Value::Null) => None,
         (Value::Object(mut ours), Value::Object(extra)) => {
             for (key, value) in extra {
-                let merged = merge(ours.remove(key).unwrap_or_default(), value);
-                ours.extend(merged.map(|merged| (key.clone(), merged)));
+                match merge(ours.get_mut(key).map(Value::take).unwrap_or_default(), value) {
+                    Some(merged) => ours.insert(key.clone(), merged),
+                    None => ours.shift_remove(key),
+                };
             }
             Some(Value::Object(ours))
         }

@@ -1,11 +1,11 @@
 //! A model behind HTTP, asked once. [`Endpoint::ask`] is the one path of every vendor, streaming or not.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
-use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 use super::api::Streaming;
 use super::body;
@@ -142,17 +142,36 @@ impl<W: Wire> Endpoint<W> {
     }
 }
 
-/// The same error with a way out, where it mentions a setting that was sent.
+/// The same error with a way out, where it mentions a setting that was sent, or one within it.
 fn explained(error: ProviderError, body: &[u8]) -> ProviderError {
     if error.kind != ProviderErrorKind::InvalidRequest {
         return error;
     }
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mentioned = |key: &&String| error.message.split(|c| !is_word(c)).any(|word| word == *key);
-    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(body).unwrap_or_default();
-    let Some(key) = fields.keys().filter(|key| !NO_SETTINGS.contains(&&***key)).find(mentioned) else { return error };
+    let said = run_together(&error.message);
+    let words: Vec<&str> = error.message.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let mentions = |key: &str, is_within: bool| match key.contains(|c: char| c == '_' || c.is_uppercase()) {
+        true => said.contains(&run_together(key)),
+        // A plain word within a setting, such as `type`, may be about anything.
+        false => !is_within && words.contains(&key),
+    };
+    let mut fields: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    fields.retain(|key, _| !NO_SETTINGS.contains(&&**key));
+    let direct = fields.keys().find(|key| mentions(key, false));
+    let within = || fields.iter().find(|(_, value)| holds(value, &mentions)).map(|(key, _)| key);
+    let Some(key) = direct.or_else(within) else { return error };
     let message = format!("{}; `Agent::extra(\"{key}\", …)` sets `{key}`, and `null` leaves it out", error.message);
     ProviderError { message: message.into(), ..error }
+}
+
+/// Whether a setting has a key within it, at any depth, that is mentioned.
+fn holds(setting: &Value, mentions: &impl Fn(&str, bool) -> bool) -> bool {
+    let is_held = |(key, value): (&String, &Value)| mentions(key, true) || holds(value, mentions);
+    setting.as_object().is_some_and(|fields| fields.iter().any(is_held))
+}
+
+/// The letters and digits of a text, in lower case: `thinking_level`, `thinkingLevel` and "Thinking level" are the same.
+fn run_together(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// The fields of a body that are no settings.

@@ -280,10 +280,10 @@ fn merge(plain: &mut Map<String, Value>, resolved: Map<String, Value>) {
 /// Makes the top of the parameters an object with properties: those of all schemas that are combined there.
 fn make_object(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
-    let mut properties = object(fields.remove("properties"));
-    let mut required = texts(fields.remove("required"));
-    let conditional: Vec<_> = ["then", "else"].iter().filter_map(|key| fields.remove(*key)).collect();
-    let combined = COMBINATIONS.map(|key| (key, fields.remove(key)));
+    let mut properties = object(fields.shift_remove("properties"));
+    let mut required = texts(fields.shift_remove("required"));
+    let conditional: Vec<_> = ["then", "else"].iter().filter_map(|key| fields.shift_remove(*key)).collect();
+    let combined = COMBINATIONS.map(|key| (key, fields.shift_remove(key)));
     let combined = combined.into_iter().filter_map(|(key, parts)| Some((key == "allOf", parts?)));
     for (are_all_true, parts) in combined.chain([(false, Value::Array(conditional))]) {
         let Value::Array(mut parts) = parts else { continue };

@@ -206,15 +206,24 @@ async fn gemini_models_get_a_level_or_a_budget_that_they_take() {
 
 #[tokio::test]
 async fn a_setting_that_a_server_refuses_is_named_with_a_way_out() {
-    let refuses = |message: &str| Answer::json(400, &json!({"error": {"message": message}}));
-    let server = Server::start([refuses("Unsupported parameter: `temperature`."), refuses("no such model")]).await;
-    let openai = OpenAi::keyless(&server.base_url).retries(0);
-    let asked = request(of("m"), "", &[ChatMessage::user("hello")], &[]);
-    let ask = async || openai.reply(&asked, &mut Growth::unobserved()).await.unwrap_err().message;
-    let said = "HTTP 400: Unsupported parameter: `temperature`.; `Agent::extra(\"temperature\", …)` sets `temperature`, and \
-                `null` leaves it out";
-    assert_eq!(&*ask().await, said);
-    assert_eq!(&*ask().await, "HTTP 400: no such model");
+    let way_out = |key: &str| format!("; `Agent::extra(\"{key}\", …)` sets `{key}`, and `null` leaves it out");
+    for (message, key) in [
+        ("Unsupported parameter: `temperature`.", Some("temperature")),
+        ("Unsupported value: 'reasoning.effort' does not support 'none'.", Some("reasoning")),
+        ("Unknown name \"thinkingLevel\" at 'generation_config.thinking_config'", Some("generationConfig")),
+        ("Thinking level is not supported for this model.", Some("generationConfig")),
+        ("Invalid type for 'messages[0].content'.", None),
+        ("no such model", None),
+    ] {
+        let server = Server::start([Answer::json(400, &json!({"error": {"message": message}}))]).await;
+        let agent = of("m")
+            .extra("reasoning", json!({"type": "effort", "effort": "none"}))
+            .extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "high"}}));
+        let asked = request(agent, "", &[ChatMessage::user("hello")], &[]);
+        let openai = OpenAi::keyless(&server.base_url).retries(0);
+        let refused = openai.reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
+        assert_eq!(&*refused.message, format!("HTTP 400: {message}{}", key.map(way_out).unwrap_or_default()));
+    }
 }
 
 /// A tool whose name every vendor refuses, in a whole run and in what is shown of it.
