@@ -1452,7 +1452,7 @@ fn is_malformed(call: &ToolCall) -> bool {
 /// Whether a text ends on a line that it has begun, and not with a colon.
 fn is_mid_line(bytes: &[u8]) -> bool {
     let last = bytes.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
-    last.is_some_and(|last| !last.is_ascii_whitespace() && *last != b':' && last.is_ascii())
+    last.is_some_and(|last| last.is_ascii() && *last != b':' && !char::from(*last).is_whitespace())
 }
 
 /// What is looked at to see what a text begins with.
