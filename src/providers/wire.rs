@@ -147,11 +147,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Lenient<T> {
 
 /// The place of something in a list. Some servers write it as text; whatever else they write is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "serde_json::Value")]
+#[serde(from = "Lenient<serde_json::Value>")]
 pub(crate) struct Index(pub(crate) Option<u64>);
 
-impl From<serde_json::Value> for Index {
-    fn from(value: serde_json::Value) -> Self {
+impl From<Lenient<serde_json::Value>> for Index {
+    fn from(value: Lenient<serde_json::Value>) -> Self {
+        let value = value.0.unwrap_or_default();
         Self(value.as_u64().or_else(|| value.as_str()?.trim().parse().ok()))
     }
 }
@@ -170,11 +171,12 @@ pub(crate) fn error_in(error: Option<serde_json::Value>) -> Option<serde_json::V
 
 /// A number of tokens. Some servers write it with a fraction; whatever else they write is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "serde_json::Value")]
+#[serde(from = "Lenient<serde_json::Value>")]
 pub(crate) struct Tokens(pub(crate) Option<u64>);
 
-impl From<serde_json::Value> for Tokens {
-    fn from(value: serde_json::Value) -> Self {
+impl From<Lenient<serde_json::Value>> for Tokens {
+    fn from(value: Lenient<serde_json::Value>) -> Self {
+        let value = value.0.unwrap_or_default();
         let rounded = || value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64);
         Self(value.as_u64().or_else(rounded))
     }

@@ -553,6 +553,9 @@ async fn an_odd_field_that_a_reply_can_do_without_does_not_spoil_it() {
     ] {
         assert_eq!(read_whole(&body).await.unwrap().text.as_deref(), Some("x"), "{body}");
     }
+    let huge = r#"{"choices": [{"index": 1e999, "message": {"content": "x"}}], "usage": {"prompt_tokens": 1e999}}"#;
+    let server = Server::start([Answer::new(200, "application/json", huge)]).await;
+    assert_eq!(read(OpenAi::keyless(""), &server).await.unwrap().text.as_deref(), Some("x"));
     let call = |call: Value| json!({"choices": [{"message": call, "finish_reason": "tool_calls"}]});
     let function = json!({"name": "f", "arguments": "{}"});
     for (body, id) in [
