@@ -15,7 +15,7 @@ use agentouto::providers::anthropic::Anthropic;
 use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
 use agentouto::providers::openai_responses::OpenAiResponses;
-use agentouto::{Agent, CallId, ChatMessage, Growth, Provider, Request, Runtime, ToolOutput};
+use agentouto::{Agent, CallId, ChatMessage, DeltaSink, Provider, Request, Runtime, ToolOutput};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ fn decode(criterion: &mut Criterion) {
         let provider = provider(name, &server.address);
         let request = request(0);
         let ask = async || {
-            let reply = provider.reply(&request, &mut Growth::unobserved()).await.expect("a reply");
+            let reply = provider.reply(&request, &mut DeltaSink::none()).await.expect("a reply");
             assert_eq!(reply.text.map(|text| text.len()), Some(PIECES * WORD.len()));
         };
         tokio.block_on(ask());
@@ -109,7 +109,7 @@ fn encode(criterion: &mut Criterion) {
         let ask = |request: Request| {
             let provider = &provider;
             async move {
-                let failed = provider.reply(&request, &mut Growth::unobserved()).await;
+                let failed = provider.reply(&request, &mut DeltaSink::none()).await;
                 assert!(failed.is_err());
                 request
             }
@@ -125,7 +125,7 @@ fn encode(criterion: &mut Criterion) {
         group.bench_function(format!("{name}/turn 1000 again"), |bencher| {
             let request = tokio.block_on(ask(request.clone()));
             bencher.to_async(&tokio).iter(|| async {
-                let failed = provider.reply(&request, &mut Growth::unobserved()).await;
+                let failed = provider.reply(&request, &mut DeltaSink::none()).await;
                 assert!(failed.is_err());
             });
         });

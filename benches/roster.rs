@@ -33,9 +33,9 @@ fn joining(criterion: &mut Criterion) {
             let runtime = fake(Scripted::new()).build().expect("it is fit");
             for n in 0..AGENTS {
                 let tool = tool::function(format!("tool_{n}"), "Works.", |_: NoArguments| async {});
-                runtime.join_tool(tool).expect("the name is free");
+                runtime.add_tool(tool).expect("the name is free");
             }
-            (0..AGENTS).step_by(2).for_each(|n| assert!(runtime.leave_tool(&format!("tool_{n}"))));
+            (0..AGENTS).step_by(2).for_each(|n| assert!(runtime.remove_tool(&format!("tool_{n}"))));
             runtime
         });
     });

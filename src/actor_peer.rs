@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
-use crate::call_ids::CallIds;
-use crate::delivery::{ActorPart, Callee, Deliver, ScopedCaller, Stop, end_in_a_while};
+use crate::call_ids::ChildIds;
+use crate::delivery::{ActorPart, Deliver, ScopedCaller, Serve, StopHandle, end_after_grace};
 use crate::error::CallError;
 use crate::message::{Caller, Content, Forward};
-use crate::outcome::{Lease, Outcome};
+use crate::outcome::{CallToken, Outcome};
 use crate::panics::catch;
 use crate::scope::Scope;
 
@@ -33,14 +33,14 @@ pub(crate) struct ActorCall {
     pub(crate) deliver: Arc<dyn Deliver>,
 }
 
-impl Callee for ActorCall {
+impl Serve for ActorCall {
     /// Hands over the Forward, and waits beside the caller for the actor's answer or end, so that the call ends even if
     /// its caller is not polled.
-    fn begin(self: Box<Self>, call: Lease) -> Option<Stop> {
+    fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let Self { actor, deliver } = *self;
         let scope = call.scope().child();
         let (forward, outcome) = (Arc::clone(call.forward()), Arc::clone(call.outcome()));
-        let ids = CallIds::under(forward.call_id);
+        let ids = ChildIds::under(forward.call_id);
         let caller =
             ScopedCaller { deliver: Arc::downgrade(&deliver), scope: scope.clone(), call: Arc::clone(&outcome), ids };
         // A port that does not get there is dropped, which must not be the call's outcome.
@@ -56,10 +56,10 @@ impl Callee for ActorCall {
             Err(message) => Some(CallError::Panicked { name: name(), message }),
         };
         if let Some(error) = failed {
-            outcome.answer(Err(error));
+            outcome.resolve(Err(error));
             return None;
         }
-        let stop = Stop::Forget(Arc::downgrade(&part));
+        let stop = StopHandle::Forget(Arc::downgrade(&part));
         tokio::spawn(async move {
             tokio::select! {
                 () = scope.cancelled() => {}
@@ -70,7 +70,7 @@ impl Callee for ActorCall {
             // A call that the actor made and that cannot end is not waited for.
             if !outcome.is_over() && !outcome.scope().is_cancelled() {
                 drop(part);
-                end_in_a_while(outcome).await;
+                end_after_grace(outcome).await;
             }
         });
         Some(stop)
@@ -111,7 +111,7 @@ impl ReplyPort {
             self.call.withdraw();
             self.end_part();
         }
-        self.call.answer(result.map(Into::into));
+        self.call.resolve(result.map(Into::into));
     }
 
     fn end_part(&self) {

@@ -16,7 +16,7 @@ use crate::name::{CALL_AGENT, FINISH};
 use crate::tool::{Arguments, ToolSpec};
 
 /// The longest text of arguments that is read, in bytes.
-pub(crate) const LONGEST_ARGUMENTS: usize = 16 << 20;
+pub(crate) const MAX_ARGUMENTS_BYTES: usize = 16 << 20;
 
 /// What every model is told of `call_agent` and `finish`.
 pub(crate) fn specs() -> [ToolSpec; 2] {
@@ -57,7 +57,7 @@ pub(crate) fn call_agent(written: &str) -> Result<(Name, Arc<str>), String> {
         #[serde(borrow)]
         message: Cow<'a, str>,
     }
-    if let Some(CallAgent { agent_name, message }) = as_told(written) {
+    if let Some(CallAgent { agent_name, message }) = parse_exact(written) {
         return Ok((agent_name.into(), message.into()));
     }
     let mut arguments = arguments(written)?;
@@ -71,7 +71,7 @@ pub(crate) fn finish(written: &str) -> Result<Arc<str>, String> {
         #[serde(borrow)]
         message: Cow<'a, str>,
     }
-    match as_told(written) {
+    match parse_exact(written) {
         Some(Finish { message }) => Ok(message.into()),
         None => text(&mut arguments(written)?, "message").map(Into::into),
     }
@@ -79,9 +79,9 @@ pub(crate) fn finish(written: &str) -> Result<Arc<str>, String> {
 
 /// Reads arguments that are just what the model was told to write, as nearly all are, without a copy. All others are
 /// read with more patience.
-fn as_told<'a, T: Deserialize<'a>>(written: &'a str) -> Option<T> {
+fn parse_exact<'a, T: Deserialize<'a>>(written: &'a str) -> Option<T> {
     // Derived code would take an array for a struct as well.
-    let may_be = written.len() <= LONGEST_ARGUMENTS && written.starts_with('{');
+    let may_be = written.len() <= MAX_ARGUMENTS_BYTES && written.starts_with('{');
     may_be.then(|| serde_json::from_str(written).ok()).flatten()
 }
 
@@ -105,15 +105,15 @@ fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
 /// In words for the model: anything else, cut or trailing text, more than 16 MiB, more than 128 levels,
 /// a number out of range, half a surrogate pair.
 pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
-    if written.len() > LONGEST_ARGUMENTS {
-        return Err(format!("the arguments have {} bytes; at most {LONGEST_ARGUMENTS} are read", written.len()));
+    if written.len() > MAX_ARGUMENTS_BYTES {
+        return Err(format!("the arguments have {} bytes; at most {MAX_ARGUMENTS_BYTES} are read", written.len()));
     }
     if written.trim_ascii().is_empty() {
         return Ok(Map::new());
     }
-    match read(written)? {
+    match parse_json(written)? {
         Value::Object(object) => Ok(object),
-        Value::String(inner) => match read(&inner) {
+        Value::String(inner) => match parse_json(&inner) {
             Ok(Value::Object(object)) => Ok(object),
             _ => Err("the arguments must be a JSON object, not a string".to_owned()),
         },
@@ -124,7 +124,7 @@ pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
     }
 }
 
-fn read(text: &str) -> Result<Value, String> {
+fn parse_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map(|Json(value)| value)
         .map_err(|error| format!("the arguments are not valid JSON: {error}"))
@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn fault_34_sixteen_mebibytes_are_read_and_not_one_byte_more() {
         let padded = |length: usize| format!("{{}}{}", " ".repeat(length - 2));
-        check(&padded(LONGEST_ARGUMENTS), Ok(json!({})));
-        check(&padded(LONGEST_ARGUMENTS + 1), Err("at most 16777216 are read"));
+        check(&padded(MAX_ARGUMENTS_BYTES), Ok(json!({})));
+        check(&padded(MAX_ARGUMENTS_BYTES + 1), Err("at most 16777216 are read"));
         check(&format!(r#"{{"a":"{}"}}"#, "x".repeat(100 << 20)), Err("at most 16777216 are read"));
     }
 

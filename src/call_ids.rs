@@ -13,7 +13,7 @@ use crate::panics::lock;
 pub(crate) struct CallIdSource(Option<Given>);
 
 struct Given {
-    source: Mutex<Draw>,
+    source: Mutex<DrawId>,
     /// The thread on which the source runs.
     running: Mutex<Option<ThreadId>>,
     /// The ids of calls that are under way.
@@ -21,10 +21,10 @@ struct Given {
 }
 
 /// A source of ids that a program gives.
-pub(crate) type Draw = Box<dyn FnMut() -> CallId + Send>;
+pub(crate) type DrawId = Box<dyn FnMut() -> CallId + Send>;
 
 impl CallIdSource {
-    pub(crate) fn new(given: Option<Draw>) -> Self {
+    pub(crate) fn new(given: Option<DrawId>) -> Self {
         Self(given.map(|source| Given {
             source: Mutex::new(source),
             running: Mutex::default(),
@@ -49,10 +49,12 @@ impl CallIdSource {
     /// # Errors
     ///
     /// When there is one already.
-    pub(crate) fn claim(self: &Arc<Self>, id: CallId) -> Result<Option<Box<OpenId>>, CallError> {
+    pub(crate) fn reserve(self: &Arc<Self>, id: CallId) -> Result<Option<Box<ReservedId>>, CallError> {
         match &self.0 {
             None => Ok(None),
-            Some(given) if lock(&given.open).insert(id) => Ok(Some(Box::new(OpenId { source: Arc::clone(self), id }))),
+            Some(given) if lock(&given.open).insert(id) => {
+                Ok(Some(Box::new(ReservedId { source: Arc::clone(self), id })))
+            }
             Some(_) => Err(CallError::IdInUse { call_id: id }),
         }
     }
@@ -75,12 +77,12 @@ impl Drop for Running<'_> {
 }
 
 /// The id of a call that a user began, as long as it is under way.
-pub(crate) struct OpenId {
+pub(crate) struct ReservedId {
     source: Arc<CallIdSource>,
     id: CallId,
 }
 
-impl Drop for OpenId {
+impl Drop for ReservedId {
     fn drop(&mut self) {
         if let Some(given) = &self.source.0 {
             lock(&given.open).remove(&self.id);
@@ -89,12 +91,12 @@ impl Drop for OpenId {
 }
 
 /// Ids under a parent, numbered in the order in which they are drawn.
-pub(crate) struct CallIds {
+pub(crate) struct ChildIds {
     parent: CallId,
     drawn: AtomicU64,
 }
 
-impl CallIds {
+impl ChildIds {
     pub(crate) fn under(parent: CallId) -> Self {
         Self { parent, drawn: AtomicU64::new(0) }
     }

@@ -63,7 +63,7 @@ impl Context {
 
     /// A context for a provider that asks another one in other words; it begins without messages of its own.
     #[cfg(feature = "prompt_tools")]
-    pub(crate) fn translated(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
+    pub(crate) fn with_history(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
         Self { system, history, ..Self::default() }
     }
 
@@ -94,8 +94,8 @@ impl Context {
 
     /// Records what the model said. A tool call whose id is empty or was used before gets a new one,
     /// because servers refuse a conversation in which ids repeat.
-    pub(crate) fn hear(&mut self, reply: Reply) {
-        let text = reply.words().cloned();
+    pub(crate) fn push_reply(&mut self, reply: Reply) {
+        let text = reply.text_or_refusal().cloned();
         let Reply { reasoning, attachments, mut tool_calls, opaque, .. } = reply;
         self.make_unique(&mut tool_calls);
         if self.turns == 0 {
@@ -154,7 +154,7 @@ impl Context {
     }
 
     /// Records what came of the tool calls of the last reply, in their order.
-    pub(crate) fn answer(&mut self, outputs: Vec<ToolOutput>) {
+    pub(crate) fn push_outputs(&mut self, outputs: Vec<ToolOutput>) {
         let said = self.messages.len() - 1;
         self.messages.reserve(outputs.len());
         for (nth, output) in outputs.into_iter().enumerate() {

@@ -12,11 +12,11 @@ use ractor::ActorCell;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
-use crate::call_ids::CallIds;
+use crate::call_ids::ChildIds;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallAgent, Content, Forward, Name};
-use crate::outcome::{Above, Lease, Outcome};
+use crate::outcome::{CallToken, Outcome, Parent};
 use crate::panics::lock;
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
@@ -25,13 +25,13 @@ use crate::tool::{Progress, ToolCallId, ToolError};
 /// The door through which a Forward leaves.
 pub(crate) trait Deliver: Send + Sync {
     /// Sends a Forward at once.
-    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, above: Above) -> Delivery;
+    fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, parent: Parent) -> Delivery;
 }
 
 /// A callee that has not begun.
-pub(crate) trait Callee: Send {
+pub(crate) trait Serve: Send {
     /// Begins to serve the call. Without a way to stop it, the call is over already.
-    fn begin(self: Box<Self>, call: Lease) -> Option<Stop>;
+    fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle>;
 }
 
 /// A Forward on its way; awaited, it gives the result of its Return.
@@ -39,7 +39,7 @@ pub(crate) enum Delivery {
     /// It was not sent. The error is made when it is asked for, because to find the names that were meant takes time.
     Refused(Option<Box<dyn FnOnce() -> CallError + Send>>),
     /// It was sent.
-    Sent { call: Arc<Outcome>, waiting: Option<(Lease, Box<dyn Callee>)>, stop: Option<Stop> },
+    Sent { call: Arc<Outcome>, waiting: Option<(CallToken, Box<dyn Serve>)>, stop: Option<StopHandle> },
 }
 
 impl Delivery {
@@ -49,12 +49,12 @@ impl Delivery {
     }
 
     /// A Forward whose callee begins when this is first polled.
-    pub(crate) fn to(callee: Box<dyn Callee>, call: Lease) -> Self {
+    pub(crate) fn to(callee: Box<dyn Serve>, call: CallToken) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: Some((call, callee)), stop: None }
     }
 
     /// A Forward whose result is there already.
-    pub(crate) fn answered(call: Lease) -> Self {
+    pub(crate) fn resolved(call: CallToken) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: None, stop: None }
     }
 }
@@ -66,10 +66,10 @@ impl Future for Delivery {
         match &mut *self {
             Self::Refused(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error()))),
             Self::Sent { call, waiting, stop } => {
-                if let Some((lease, callee)) = waiting.take() {
-                    match lease.scope().is_cancelled() {
-                        true => lease.withdraw(),
-                        false => *stop = callee.begin(lease),
+                if let Some((token, callee)) = waiting.take() {
+                    match token.scope().is_cancelled() {
+                        true => token.withdraw(),
+                        false => *stop = callee.start(token),
                     }
                 }
                 call.poll_result(context)
@@ -92,14 +92,14 @@ impl Drop for Delivery {
 }
 
 /// A way to stop a callee that serves a call.
-pub(crate) enum Stop {
+pub(crate) enum StopHandle {
     /// Kills an invocation. The call is over when it has ended.
     Kill(ActorCell),
     /// Cancels what an actor that is a peer does for the call, whose answer is not waited for.
     Forget(Weak<ActorPart>),
 }
 
-impl Stop {
+impl StopHandle {
     fn stop(self, call: &Outcome) {
         match self {
             // A scope that is cancelled has reached the invocation already.
@@ -118,21 +118,21 @@ impl Stop {
 /// The part that an actor has in a call, which it serves as a peer. It ends with the first of these: the actor's answer, the
 /// actor's end, the cancellation of the call.
 pub(crate) struct ActorPart {
-    lease: Mutex<Option<Lease>>,
+    token: Mutex<Option<CallToken>>,
     /// What the actor does for the call.
     below: Scope,
     _deliver: Arc<dyn Deliver>,
 }
 
 impl ActorPart {
-    pub(crate) fn new(call: Lease, below: Scope, deliver: Arc<dyn Deliver>) -> Self {
-        Self { lease: Mutex::new(Some(call)), below, _deliver: deliver }
+    pub(crate) fn new(call: CallToken, below: Scope, deliver: Arc<dyn Deliver>) -> Self {
+        Self { token: Mutex::new(Some(call)), below, _deliver: deliver }
     }
 
     /// Ends the part, if it has not ended. What is below may go on.
     pub(crate) fn end(&self) {
-        let lease = lock(&self.lease).take();
-        drop(lease);
+        let token = lock(&self.token).take();
+        drop(token);
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn cooperative<T>(calling: impl Future<Output = T>) -> T {
 }
 
 /// Ends a call that has its result a while later, if what it left running does not end.
-pub(crate) async fn end_in_a_while(call: Arc<Outcome>) {
+pub(crate) async fn end_after_grace(call: Arc<Outcome>) {
     tokio::time::sleep(STALLED).await;
     call.end();
 }
@@ -170,7 +170,7 @@ pub(crate) struct ScopedCaller {
     pub(crate) scope: Scope,
     /// The call that is served.
     pub(crate) call: Arc<Outcome>,
-    pub(crate) ids: CallIds,
+    pub(crate) ids: ChildIds,
 }
 
 impl CallAgent for ScopedCaller {
@@ -181,11 +181,11 @@ impl CallAgent for ScopedCaller {
         let calling = async move {
             check_tokio(&forward.receiver)?;
             // Nothing is sent for a call that is over.
-            let parent = call.lease().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
+            let parent = call.token().filter(|_| !scope.is_cancelled()).ok_or(CallError::Cancelled)?;
             let deliver = deliver.upgrade().ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
-            deliver.deliver(forward, &below, Above::Call(parent)).await
+            deliver.deliver(forward, &below, Parent::Call(parent)).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }
@@ -193,9 +193,9 @@ impl CallAgent for ScopedCaller {
     fn progress(&self, id: &ToolCallId, progress: Progress) {
         if self.scope.is_streamed()
             && !self.scope.is_cancelled()
-            && let Some(lease) = self.call.lease()
+            && let Some(token) = self.call.token()
         {
-            lease.show(|| EventKind::ToolProgress { id: Arc::clone(id), progress });
+            token.emit_to_streams(|| EventKind::ToolProgress { id: Arc::clone(id), progress });
         }
     }
 

@@ -66,7 +66,7 @@ pub enum CallError {
     #[error("the runtime has shut down")]
     ShutDown,
     /// A user's name is taken by an agent or an actor, or is not fit to be a name.
-    #[error("user `{name}`: {}", name::flaw_of_user(.name).unwrap_or("an agent or actor has that name"))]
+    #[error("user `{name}`: {}", name::problem_of_user(.name).unwrap_or("an agent or actor has that name"))]
     NameTaken {
         /// The name.
         name: Name,

@@ -1,7 +1,7 @@
-//! The actor that lives for one Forward. [`Life::live`] is the agent loop.
+//! The actor that serves one Forward. [`AgentLoop::run`] is the agent loop.
 //!
-//! It reaches the world through its [`Doors`] alone: a provider, the tools, and `deliver`. Between them it
-//! is deterministic. It lives unlinked; its caller holds a guard that kills it.
+//! An agent reaches the world through its provider, its tools and `deliver` alone. Between them the loop is deterministic.
+//! The actor is not linked to another one; its caller holds a guard that kills it.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,14 +18,14 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::context::Context;
-use crate::delivery::{Callee, Deliver, Delivery, Stop, end_in_a_while};
+use crate::delivery::{Deliver, Delivery, Serve, StopHandle, end_after_grace};
 use crate::error::{CallError, ProviderError};
 use crate::event::EventKind;
 use crate::message::{Answerer, CallId, Content, Forward, Name};
-use crate::outcome::{Above, Lease, Outcome};
-use crate::panics::{contain, drop_contained};
+use crate::outcome::{CallToken, Outcome, Parent};
+use crate::panics::{catch_panic, drop_catching};
 use crate::prompt::Prompt;
-use crate::provider::{Growth, Reply, Request};
+use crate::provider::{DeltaSink, Reply, Request};
 use crate::snapshot::{AgentEntry, Snapshot};
 use crate::span::{self, InvocationSpan};
 use crate::tool::{Arguments, Tool, ToolCall, ToolOutput};
@@ -36,31 +36,29 @@ use crate::turn::{self, Action, Step};
 /// which the caller wakes is the one that has nothing more to do.
 pub(crate) struct Invocation;
 
-/// Its one message, and what serves the Forward: an agent's model, or a user's answerer.
-pub(crate) enum Mind {
-    Model(Doors),
-    Person(Arc<dyn Answerer>),
+/// What serves a Forward in an invocation: the model of an agent, or the answerer of a user.
+pub(crate) enum Callee {
+    Agent {
+        entry: Arc<AgentEntry>,
+        /// The peers and tools at the time of the Forward.
+        snapshot: Arc<Snapshot>,
+        deliver: Arc<dyn Deliver>,
+    },
+    User(Arc<dyn Answerer>),
 }
 
-/// All that an agent's invocation is handed.
-pub(crate) struct Doors {
-    pub(crate) entry: Arc<AgentEntry>,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) deliver: Arc<dyn Deliver>,
-}
-
-impl Callee for Mind {
+impl Serve for Callee {
     /// Starts an invocation.
-    fn begin(self: Box<Self>, call: Lease) -> Option<Stop> {
+    fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let outcome = Arc::clone(call.outcome());
         // It is ready at once, since `pre_start` waits for nothing.
-        let spawning = Invocation::spawn(None, Invocation, Start { call, mind: Some(self) });
+        let spawning = Invocation::spawn(None, Invocation, Start { call, callee: Some(self) });
         match coop::unconstrained(spawning).now_or_never() {
-            Some(Ok((invocation, _))) => Some(Stop::Kill(invocation.get_cell())),
+            Some(Ok((invocation, _))) => Some(StopHandle::Kill(invocation.get_cell())),
             failed => {
                 let reason = failed.and_then(Result::err).map_or_else(|| "it did not start".into(), |e| e.to_string());
                 let name = Arc::clone(&outcome.forward().receiver);
-                outcome.answer(Err(CallError::Unreachable { name, reason: reason.into() }));
+                outcome.resolve(Err(CallError::Unreachable { name, reason: reason.into() }));
                 None
             }
         }
@@ -69,8 +67,8 @@ impl Callee for Mind {
 
 /// What an invocation is started with, and its state: its part of the call, and what serves it.
 pub(crate) struct Start {
-    call: Lease,
-    mind: Option<Box<Mind>>,
+    call: CallToken,
+    callee: Option<Box<Callee>>,
 }
 
 /// How every invocation ends. An actor that returns an error from `post_start` ends at once, without a look at the
@@ -88,15 +86,15 @@ impl Actor for Invocation {
         Ok(start)
     }
 
-    async fn post_start(&self, _: ActorRef<()>, Start { call, mind }: &mut Start) -> Result<(), ActorProcessingErr> {
-        if let Some(mind) = mind.take() {
+    async fn post_start(&self, _: ActorRef<()>, Start { call, callee }: &mut Start) -> Result<(), ActorProcessingErr> {
+        if let Some(callee) = callee.take() {
             // Boxed by `contain`: every future around it would hold room for it twice.
-            let serving = contain(serve(call.clone(), *mind));
+            let serving = catch_panic(serve(call.clone(), *callee));
             if let Some(result) = call.scope().unless_cancelled(serving).await {
                 let name = || Arc::clone(&call.forward().receiver);
-                call.answer(result.unwrap_or_else(|message| Err(CallError::Panicked { name: name(), message })));
+                call.resolve(result.unwrap_or_else(|message| Err(CallError::Panicked { name: name(), message })));
                 if call.has_leftovers() {
-                    tokio::spawn(end_in_a_while(Arc::clone(call.outcome())));
+                    tokio::spawn(end_after_grace(Arc::clone(call.outcome())));
                 }
             }
         }
@@ -104,26 +102,28 @@ impl Actor for Invocation {
     }
 }
 
-async fn serve(call: Lease, mind: Mind) -> Result<Content, CallError> {
+async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
     let span = InvocationSpan::new(call.forward(), call.scope());
-    let result = match mind {
-        Mind::Model(doors) => {
-            let mut life = Life::new(&call, doors);
-            let result = life.live().instrument(span.span()).await;
+    let result = match callee {
+        Callee::Agent { entry, snapshot, deliver } => {
+            let mut agent = AgentLoop::new(&call, entry, snapshot, deliver);
+            let result = agent.run().instrument(span.span()).await;
             // With it goes the last of the peers and tools that have left meanwhile.
-            drop_contained(life);
+            drop_catching(agent);
             result
         }
-        Mind::Person(answerer) => answerer.answer(Arc::clone(call.forward())).instrument(span.span()).await,
+        Callee::User(answerer) => answerer.answer(Arc::clone(call.forward())).instrument(span.span()).await,
     };
-    span.answered(&result);
+    span.record_result(&result);
     result
 }
 
 /// What one invocation of an agent knows and does.
-struct Life<'a> {
-    call: &'a Lease,
-    doors: Doors,
+struct AgentLoop<'a> {
+    call: &'a CallToken,
+    entry: Arc<AgentEntry>,
+    snapshot: Arc<Snapshot>,
+    deliver: Arc<dyn Deliver>,
     /// Held, so that other invocations of the agent share it.
     _prompt: Arc<Prompt>,
     request: Request,
@@ -131,9 +131,9 @@ struct Life<'a> {
     calls: u64,
 }
 
-impl<'a> Life<'a> {
-    fn new(call: &'a Lease, doors: Doors) -> Self {
-        let (forward, Doors { entry, snapshot, .. }) = (call.forward(), &doors);
+impl<'a> AgentLoop<'a> {
+    fn new(call: &'a CallToken, entry: Arc<AgentEntry>, snapshot: Arc<Snapshot>, deliver: Arc<dyn Deliver>) -> Self {
+        let forward = call.forward();
         let prompt = snapshot.roster.prompt(&entry.agent);
         let request = Request {
             call_id: forward.call_id,
@@ -141,145 +141,147 @@ impl<'a> Life<'a> {
             context: Context::new(Arc::clone(&prompt.text), forward),
             tools: Arc::clone(snapshot.tools.specs()),
         };
-        Self { call, doors, _prompt: prompt, request, calls: 0 }
+        Self { call, entry, snapshot, deliver, _prompt: prompt, request, calls: 0 }
     }
 
     /// The agent loop.
-    async fn live(&mut self) -> Result<Content, CallError> {
+    async fn run(&mut self) -> Result<Content, CallError> {
         loop {
-            let reply = self.ask().await?;
-            let Snapshot { roster, tools } = &*self.doors.snapshot;
+            let reply = self.request_reply().await?;
+            let Snapshot { roster, tools } = &*self.snapshot;
             match turn::next(&mut self.request.context, reply, tools, roster) {
                 Step::Finish(answer) => return Ok(answer),
-                Step::Act(actions) => self.act(actions).await?,
-                Step::Fail(error) => return Err(self.failed(*error)),
+                Step::Act(actions) => self.run_actions(actions).await?,
+                Step::Fail(error) => return Err(self.provider_failed(*error)),
             }
         }
     }
 
     /// Asks the model once.
-    async fn ask(&self) -> Result<Reply, CallError> {
+    async fn request_reply(&self) -> Result<Reply, CallError> {
         // A model and tools that answer at once must not keep a cancellation from being seen.
         coop::consume_budget().await;
-        let AgentEntry { agent, provider_name, provider } = &*self.doors.entry;
+        let AgentEntry { agent, provider_name, provider } = &*self.entry;
         let turn = self.request.context.turns() + 1;
-        self.call.show(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-        let mut show = |delta| self.call.show(|| EventKind::ModelDelta { delta });
-        let growth = match self.call.scope().is_streamed() {
-            true => Growth::shown_to(&mut show),
-            false => Growth::unobserved(),
+        self.call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
+        let mut emit = |delta| self.call.emit_to_streams(|| EventKind::ModelDelta { delta });
+        let deltas = match self.call.scope().is_streamed() {
+            true => DeltaSink::to(&mut emit),
+            false => DeltaSink::none(),
         };
-        let span = span::chat(&self.request, provider_name);
+        let span = span::chat_span(&self.request, provider_name);
         let begun = Instant::now();
-        let mut asking = Asking { call: self.call, begun, growth, is_over: false };
-        let replying = provider.reply(&self.request, &mut asking.growth);
+        let mut model_call = ModelCallGuard { call: self.call, begun, deltas, is_over: false };
+        let replying = provider.reply(&self.request, &mut model_call.deltas);
         let replying = PollTimer::new(replying, begun, self.call, "provider", provider_name);
         let (reply, latency) = replying.instrument(span.clone()).await;
-        asking.end(&reply, latency);
-        span::replied(&span, &reply);
-        reply.map_err(|error| self.failed(error))
+        model_call.end(&reply, latency);
+        span::record_reply(&span, &reply);
+        reply.map_err(|error| self.provider_failed(error))
     }
 
-    fn failed(&self, error: ProviderError) -> CallError {
-        CallError::Provider { provider: Arc::clone(&self.doors.entry.provider_name), error }
+    fn provider_failed(&self, error: ProviderError) -> CallError {
+        CallError::Provider { provider: Arc::clone(&self.entry.provider_name), error }
     }
 
     /// Carries out all actions of a turn at once, and records what came of them in order.
-    async fn act(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
+    async fn run_actions(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
         // The model may have answered in the poll in which the call was cancelled.
         if self.call.scope().is_cancelled() {
             return Err(CallError::Cancelled);
         }
         let calls = self.request.context.last_tool_calls();
-        let acting = calls.iter().zip(actions).enumerate().map(|(nth, (call, action))| {
+        let started = calls.iter().zip(actions).enumerate().map(|(nth, (call, action))| {
             let id = self.call.forward().call_id.child(self.calls + nth as u64);
             match action {
-                Action::CallAgent { agent, message } => Acting::Calling(self.call_agent(id, agent, message)),
-                Action::UseTool { tool, arguments } => Acting::waiting(self.use_tool(id, call, tool, arguments)),
-                Action::Refuse { reason } => Acting::Refused(self.refuse(call, &reason)),
+                Action::CallAgent { agent, message } => ActionFuture::Call(self.call_agent(id, agent, message)),
+                Action::UseTool { tool, arguments } => {
+                    ActionFuture::not_started(self.use_tool(id, call, tool, arguments))
+                }
+                Action::Refuse { reason } => ActionFuture::Refused(self.refuse(call, &reason)),
             }
         });
         // Every Forward is sent before the first future is polled, so that they leave in order.
-        let acting: Vec<_> = acting.collect();
-        let outputs = all(acting).await;
+        let started: Vec<_> = started.collect();
+        let outputs = join_in_order(started).await;
         self.calls += outputs.len() as u64;
-        self.request.context.answer(outputs);
+        self.request.context.push_outputs(outputs);
         Ok(())
     }
 
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
         let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.doors.deliver).deliver(forward, self.call.scope(), Above::Call(self.call.clone()))
+        Arc::clone(&self.deliver).deliver(forward, self.call.scope(), Parent::Call(self.call.clone()))
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {
-        let deliver = Arc::clone(&self.doors.deliver);
+        let deliver = Arc::clone(&self.deliver);
         ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver }
     }
 
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
-        self.call.show(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
+        self.call.emit_to_streams(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
         ToolOutput::from_result(Err(format!("[{}] {reason}", call.name)))
     }
 }
 
 /// One action under way.
-enum Acting {
-    Calling(Delivery),
-    Waiting(Option<Box<ToolRun>>),
-    Using(AbortOnDropHandle<ToolOutput>),
+enum ActionFuture {
+    Call(Delivery),
+    NotStarted(Option<Box<ToolRun>>),
+    Tool(AbortOnDropHandle<ToolOutput>),
     Refused(ToolOutput),
 }
 
-impl Acting {
-    fn waiting(run: ToolRun) -> Self {
-        Self::Waiting(Some(Box::new(run)))
+impl ActionFuture {
+    fn not_started(run: ToolRun) -> Self {
+        Self::NotStarted(Some(Box::new(run)))
     }
 }
 
-impl Future for Acting {
+impl Future for ActionFuture {
     type Output = ToolOutput;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<ToolOutput> {
-        if let Self::Waiting(run) = &mut *self
+        if let Self::NotStarted(run) = &mut *self
             && let Some(run) = run.take()
         {
-            *self = Self::Using(run.start());
+            *self = Self::Tool(run.start());
         }
         match &mut *self {
-            Self::Calling(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_call),
-            Self::Using(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
-            Self::Waiting(_) => Poll::Pending,
+            Self::Call(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_call),
+            Self::Tool(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
+            Self::NotStarted(_) => Poll::Pending,
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),
         }
     }
 }
 
 /// How many actions are started before those started get a turn.
-const STARTED_AT_ONCE: usize = 64;
+const START_BATCH: usize = 64;
 
 /// Carries out all actions concurrently; their outputs come in order.
 ///
 /// The first of very many may be over before the last is started: what they needed is used again, and no thread is
 /// kept for long.
-async fn all(mut acting: Vec<Acting>) -> Vec<ToolOutput> {
-    if let [only] = &mut acting[..] {
-        let is_call = matches!(only, Acting::Calling(_));
-        let acting = poll_fn(|context| {
+async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOutput> {
+    if let [only] = &mut actions[..] {
+        let is_call = matches!(only, ActionFuture::Call(_));
+        let output = poll_fn(|context| {
             let polled = pin!(coop::unconstrained(&mut *only)).poll(context);
             if is_call && polled.is_pending() {
-                queue_callee();
+                exhaust_budget();
             }
             polled
         });
-        return vec![acting.await];
+        return vec![output.await];
     }
-    let mut outputs = Vec::with_capacity(acting.len());
+    let mut outputs = Vec::with_capacity(actions.len());
     let mut running = FuturesOrdered::new();
-    let mut waiting = acting.drain(..);
+    let mut waiting = actions.drain(..);
     loop {
-        running.extend(waiting.by_ref().take(STARTED_AT_ONCE));
+        running.extend(waiting.by_ref().take(START_BATCH));
         if waiting.len() == 0 {
             break;
         }
@@ -298,7 +300,7 @@ async fn all(mut acting: Vec<Acting>) -> Vec<ToolOutput> {
 ///
 /// Otherwise tokio runs it next, and at every fourth link of a chain of calls wakes an idle worker, which finds nothing
 /// to do: a quarter of the time of a deep chain.
-fn queue_callee() {
+fn exhaust_budget() {
     if Handle::current().metrics().num_workers() > 1 {
         // No more often than tokio's budget allows, because there may be no limit.
         for _ in (0..128).take_while(|_| coop::has_budget_remaining()) {
@@ -308,14 +310,14 @@ fn queue_callee() {
 }
 
 /// A request to a model that is under way. Dropped before it is over, it says what is known of the cost.
-struct Asking<'a> {
+struct ModelCallGuard<'a> {
     call: &'a Outcome,
     begun: Instant,
-    growth: Growth<'a>,
+    deltas: DeltaSink<'a>,
     is_over: bool,
 }
 
-impl Asking<'_> {
+impl ModelCallGuard<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>, latency: Duration) {
         self.is_over = true;
         self.call.emit(|| match reply {
@@ -330,10 +332,10 @@ impl Asking<'_> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ModelCallGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let (usage, latency) = (self.growth.known_usage(), self.begun.elapsed());
+            let (usage, latency) = (self.deltas.known_usage(), self.begun.elapsed());
             self.call.emit(|| EventKind::ModelAborted { usage, latency });
         }
     }

@@ -95,7 +95,7 @@ pub use message::{
     Answerer, Attachment, AttachmentKind, AttachmentSource, CallId, Caller, Content, Forward, Name, Return,
 };
 pub use observers::Events;
-pub use provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
+pub use provider::{Delta, DeltaSink, Observer, Provider, Reply, Request, StopReason, Usage};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use tool::{
     Arguments, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput, ToolSpec,

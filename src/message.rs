@@ -51,7 +51,7 @@ impl Forward {
     }
 
     /// The Return that answers this.
-    pub(crate) fn answer(&self, result: Result<Content, CallError>) -> Return {
+    pub(crate) fn return_with(&self, result: Result<Content, CallError>) -> Return {
         Return {
             call_id: self.call_id,
             parent: self.parent,

@@ -19,14 +19,14 @@ pub(crate) const CALL_AGENT: &str = "call_agent";
 pub(crate) const FINISH: &str = "finish";
 const INVISIBLE: &str = "a name must not have characters that are invisible or turn text around";
 /// The longest name, in characters.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// What is wrong with a name, if anything is. The case of a reserved name makes no difference.
-pub(crate) fn flaw(name: &str, reserved: &[&str]) -> Option<&'static str> {
+pub(crate) fn problem(name: &str, reserved: &[&str]) -> Option<&'static str> {
     Some(match name {
         "" => "a name must not be empty",
         _ if is_reserved(name, reserved) => "the name is reserved",
-        _ if name.chars().nth(LONGEST).is_some() => "a name may have at most 64 characters",
+        _ if name.chars().nth(MAX_LENGTH).is_some() => "a name may have at most 64 characters",
         _ if name.chars().any(char::is_control) => "a name must not have control characters",
         _ if [visible(name).next(), visible(name).last()].into_iter().flatten().any(char::is_whitespace) => {
             "a name must not begin or end with white space"
@@ -42,8 +42,8 @@ pub(crate) fn is_reserved(name: &str, reserved: &[&str]) -> bool {
 }
 
 /// What is wrong with the name of a user, or of who calls as one.
-pub(crate) fn flaw_of_user(name: &str) -> Option<&'static str> {
-    flaw(name, &[CALL_AGENT, FINISH])
+pub(crate) fn problem_of_user(name: &str) -> Option<&'static str> {
+    problem(name, &[CALL_AGENT, FINISH])
 }
 
 /// What names are compared by: [NFC](https://www.unicode.org/reports/tr15/), because the same letters may be written
@@ -132,7 +132,7 @@ impl<V> NameMap<V> {
     /// # Errors
     ///
     /// When the name is taken.
-    pub(crate) fn join(&mut self, name: &Name, value: V) -> Result<(), Name> {
+    pub(crate) fn insert(&mut self, name: &Name, value: V) -> Result<(), Name> {
         let key = shared_key(name);
         if self.places.contains_key(&key) {
             return Err(Arc::clone(name));
@@ -144,7 +144,7 @@ impl<V> NameMap<V> {
     }
 
     /// Takes a value away, if there is one of that name.
-    pub(crate) fn leave(&mut self, name: &str) -> bool {
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
         let key = key(name);
         let place = self.places.get(&*key).copied();
         self.places.remove_mut(&*key);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn check(name: &str, expected: Option<&str>) {
-        assert_eq!(flaw(name, &[USER, CALL_AGENT, FINISH]), expected, "{name:?}");
+        assert_eq!(problem(name, &[USER, CALL_AGENT, FINISH]), expected, "{name:?}");
     }
 
     #[test]
@@ -211,15 +211,15 @@ mod tests {
     fn names_that_look_the_same_are_the_same_and_keep_their_places() {
         let mut map = NameMap::default();
         for (n, name) in ["caf\u{e9}", "b", "✍\u{fe0f}"].into_iter().enumerate() {
-            map.join(&name.into(), n).unwrap();
+            map.insert(&name.into(), n).unwrap();
         }
         for twin in ["cafe\u{301}", "b", "✍"] {
-            assert_eq!(map.join(&twin.into(), 9), Err(twin.into()));
+            assert_eq!(map.insert(&twin.into(), 9), Err(twin.into()));
         }
         assert_eq!((map.find("cafe\u{301}"), map.find("✍"), map.find("B")), (Some(&0), Some(&2), None));
         let before = map.clone();
-        assert!(map.leave("cafe\u{301}") && !map.leave("caf\u{e9}"));
-        map.join(&"caf\u{e9}".into(), 3).unwrap();
+        assert!(map.remove("cafe\u{301}") && !map.remove("caf\u{e9}"));
+        map.insert(&"caf\u{e9}".into(), 3).unwrap();
         assert_eq!(map.iter().collect::<Vec<_>>(), [&1, &2, &3]);
         assert_eq!(before.iter().collect::<Vec<_>>(), [&0, &1, &2], "a clone stays as it was");
     }

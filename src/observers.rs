@@ -12,11 +12,11 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
 use crate::panics::catch_and_log;
-use crate::trace::{Entry, Log};
+use crate::trace::{Log, LogEntry};
 
 /// The observers of a whole runtime, and the count of its events.
 #[derive(Default)]
-pub(crate) struct Hub {
+pub(crate) struct RuntimeObservers {
     sequence: AtomicU64,
     observers: AtomicUsize,
     streams: Mutex<Streams>,
@@ -31,8 +31,8 @@ struct Streams {
     is_closed: bool,
 }
 
-impl Hub {
-    /// A hub; with `records_content`, spans carry what was said.
+impl RuntimeObservers {
+    /// Observers; with `records_content`, spans carry what was said.
     pub(crate) fn new(records_content: bool) -> Self {
         Self { records_content, ..Self::default() }
     }
@@ -50,7 +50,7 @@ impl Hub {
         self.observers.load(Ordering::Relaxed) > 0
     }
 
-    /// One more stream of all events; it is over at once if the hub is closed.
+    /// One more stream of all events; it is over at once if these are closed.
     pub(crate) fn stream(self: &Arc<Self>, capacity: usize) -> Events {
         let (sink, mut events) = Events::bounded(capacity);
         let key = self.change(|streams| (!streams.is_closed).then(|| streams.sinks.insert(sink)));
@@ -93,11 +93,11 @@ impl Hub {
 
 /// The streams of a runtime, which end when the last of these is dropped. The runtime has one, and so has each call
 /// without a parent as long as it is under way: what is kept of a call that is over keeps no stream open.
-pub(crate) struct OpenStreams(Arc<Hub>);
+pub(crate) struct OpenStreams(Arc<RuntimeObservers>);
 
 impl OpenStreams {
-    pub(crate) fn of(hub: &Arc<Hub>) -> Self {
-        Self(Arc::clone(hub))
+    pub(crate) fn of(observers: &Arc<RuntimeObservers>) -> Self {
+        Self(Arc::clone(observers))
     }
 }
 
@@ -129,7 +129,7 @@ impl CallObservers {
     }
 
     pub(crate) fn observe(&self, event: &Event) {
-        if let Some(entry) = Entry::of(event) {
+        if let Some(entry) = LogEntry::of(event) {
             self.log.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         }
         if let Some(stream) = self.stream.get() {
@@ -169,8 +169,8 @@ impl Sink {
 pub struct Events {
     receiver: mpsc::Receiver<Event>,
     lost: Arc<AtomicU64>,
-    /// Its place in a hub, which it leaves when it is dropped.
-    place: Option<(Weak<Hub>, usize)>,
+    /// Its place among the streams, which it leaves when it is dropped.
+    place: Option<(Weak<RuntimeObservers>, usize)>,
 }
 
 impl Events {
@@ -203,17 +203,17 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        if let Some((hub, key)) = self.place.take()
-            && let Some(hub) = hub.upgrade()
+        if let Some((observers, key)) = self.place.take()
+            && let Some(observers) = observers.upgrade()
         {
-            drop(hub.change(|streams| streams.sinks.try_remove(key)));
+            drop(observers.change(|streams| streams.sinks.try_remove(key)));
         }
     }
 }
 
-impl std::fmt::Debug for Hub {
+impl std::fmt::Debug for RuntimeObservers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hub")
+        f.write_str("RuntimeObservers")
     }
 }
 
@@ -223,14 +223,14 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_dropped_takes_no_place_though_no_event_follows() {
-        let hub = Arc::<Hub>::default();
-        let kept = hub.stream(10);
+        let observers = Arc::<RuntimeObservers>::default();
+        let kept = observers.stream(10);
         for _ in 0..1_000 {
-            drop(hub.stream(10));
+            drop(observers.stream(10));
         }
-        assert_eq!((hub.lock().sinks.len(), hub.is_observed()), (1, true));
-        assert!(hub.lock().sinks.capacity() < 10, "places are used again");
+        assert_eq!((observers.lock().sinks.len(), observers.is_observed()), (1, true));
+        assert!(observers.lock().sinks.capacity() < 10, "places are used again");
         drop(kept);
-        assert_eq!((hub.lock().sinks.len(), hub.is_observed()), (0, false));
+        assert_eq!((observers.lock().sinks.len(), observers.is_observed()), (0, false));
     }
 }

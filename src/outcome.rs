@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
-use crate::call_ids::OpenId;
+use crate::call_ids::ReservedId;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{Content, Forward};
@@ -23,23 +23,23 @@ use crate::scope::{Open, Scope};
 pub(crate) struct Outcome {
     forward: Arc<Forward>,
     scope: Scope,
-    /// The number of [`Lease`]s.
-    leases: AtomicUsize,
+    /// The number of [`CallToken`]s.
+    tokens: AtomicUsize,
     /// The first result that was given.
     result: OnceLock<Result<Content, CallError>>,
     phase: AtomicU8,
     caller: AtomicWaker,
-    above: Mutex<Option<Above>>,
+    parent: Mutex<Option<Parent>>,
     /// The place among those that are alive.
     place: OnceLock<usize>,
 }
 
 /// What a call holds until it is over.
-pub(crate) enum Above {
+pub(crate) enum Parent {
     /// The call that made it, of which it is a part.
-    Call(Lease),
+    Call(CallToken),
     /// The streams of the runtime, and its id where a source gave it.
-    Runtime { _streams: Arc<OpenStreams>, _id: Option<Box<OpenId>> },
+    Runtime { _streams: Arc<OpenStreams>, _id: Option<Box<ReservedId>> },
 }
 
 /// The Forward is not sent, and perhaps never will be.
@@ -50,21 +50,21 @@ const ENDING: u8 = 2;
 const OVER: u8 = 3;
 
 impl Outcome {
-    /// A Forward that is about to be sent. It is over when the last lease is dropped.
-    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, above: Above) -> Lease {
+    /// A Forward that is about to be sent. It is over when the last token is dropped.
+    pub(crate) fn open(forward: Arc<Forward>, scope: Scope, parent: Parent) -> CallToken {
         let outcome = Arc::new(Self {
             forward,
             scope,
-            leases: AtomicUsize::new(1),
+            tokens: AtomicUsize::new(1),
             result: OnceLock::new(),
             phase: AtomicU8::new(UNSENT),
             caller: AtomicWaker::new(),
-            above: Mutex::new(Some(above)),
+            parent: Mutex::new(Some(parent)),
             place: OnceLock::new(),
         });
         let open = Arc::downgrade(&outcome) as Weak<dyn Open>;
-        let _ = outcome.place.set(outcome.scope.tracker().enter(open));
-        Lease(outcome)
+        let _ = outcome.place.set(outcome.scope.tracker().insert(open));
+        CallToken(outcome)
     }
 
     /// Sends the Forward: logs and streams are told.
@@ -78,7 +78,7 @@ impl Outcome {
     /// end before the Return.
     pub(crate) fn refuse(&self, error: CallError) {
         self.scope.emit_to_log(&self.forward, || EventKind::Forward { forward: Arc::clone(&self.forward) });
-        self.answer(Err(error));
+        self.resolve(Err(error));
     }
 
     pub(crate) fn forward(&self) -> &Arc<Forward> {
@@ -90,19 +90,21 @@ impl Outcome {
     }
 
     /// One more part of the call, unless it is over.
-    pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
-        let more = |leases| (leases > 0).then_some(leases + 1);
-        self.leases.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        let lease = Lease(Arc::clone(self));
-        (lease.phase.load(Ordering::Acquire) == OPEN).then_some(lease)
+    pub(crate) fn token(self: &Arc<Self>) -> Option<CallToken> {
+        let more = |tokens| (tokens > 0).then_some(tokens + 1);
+        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let token = CallToken(Arc::clone(self));
+        (token.phase.load(Ordering::Acquire) == OPEN).then_some(token)
     }
 
     /// Gives the result, unless there is one. A late one is dropped, and observers are told.
-    pub(crate) fn answer(&self, result: Result<Content, CallError>) {
+    pub(crate) fn resolve(&self, result: Result<Content, CallError>) {
         if let Err(late) = self.result.set(result)
             && late != Err(CallError::Cancelled)
         {
-            self.scope.show(&self.forward, || EventKind::LateReturn { sender: Arc::clone(&self.forward.receiver) });
+            self.scope.emit_to_streams(&self.forward, || EventKind::LateReturn {
+                sender: Arc::clone(&self.forward.receiver),
+            });
         }
     }
 
@@ -132,7 +134,7 @@ impl Outcome {
     }
 
     /// Tells streams of a step that no log has use for, unless the call is over.
-    pub(crate) fn show(&self, kind: impl FnOnce() -> EventKind) {
+    pub(crate) fn emit_to_streams(&self, kind: impl FnOnce() -> EventKind) {
         if self.scope.is_streamed() {
             self.emit(kind);
         }
@@ -140,7 +142,7 @@ impl Outcome {
 
     /// Whether more than one part of the call is alive.
     pub(crate) fn has_leftovers(&self) -> bool {
-        self.leases.load(Ordering::Acquire) > 1
+        self.tokens.load(Ordering::Acquire) > 1
     }
 
     /// Ends the call, whatever is alive of it.
@@ -148,7 +150,7 @@ impl Outcome {
         record_all(self.record());
     }
 
-    /// Records the Return, once. Gives the call above, if this was its last part.
+    /// Records the Return, once. Gives the parent call, if this was its last part.
     fn record(&self) -> Option<Arc<Self>> {
         let end = |phase| (phase < ENDING).then_some(ENDING);
         let before = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok()?;
@@ -156,18 +158,18 @@ impl Outcome {
             true => Err(CallError::Cancelled),
             false => Err(CallError::Unanswered { name: Arc::clone(&self.forward.receiver) }),
         });
-        let answer = || EventKind::Return { answer: Arc::new(self.forward.answer(result.clone())) };
+        let answer = || EventKind::Return { answer: Arc::new(self.forward.return_with(result.clone())) };
         match before {
             UNSENT => self.scope.emit_to_log(&self.forward, answer),
             _ => self.scope.emit(&self.forward, answer),
         }
         if let Some(place) = self.place.get() {
-            self.scope.tracker().leave(*place);
+            self.scope.tracker().remove(*place);
         }
         // Before the caller is woken, who would see a part that is alive still.
-        let next = match lock(&self.above).take() {
-            Some(Above::Call(lease)) => lease.give_up(),
-            Some(Above::Runtime { .. }) | None => None,
+        let next = match lock(&self.parent).take() {
+            Some(Parent::Call(token)) => token.give_up(),
+            Some(Parent::Runtime { .. }) | None => None,
         };
         self.phase.store(OVER, Ordering::Release);
         catch_and_log("in a waker", || self.caller.wake());
@@ -194,9 +196,9 @@ impl Open for Outcome {
 }
 
 /// A part of a call that is alive. When the last one is dropped, the call is over.
-pub(crate) struct Lease(Arc<Outcome>);
+pub(crate) struct CallToken(Arc<Outcome>);
 
-impl Lease {
+impl CallToken {
     pub(crate) fn outcome(&self) -> &Arc<Outcome> {
         &self.0
     }
@@ -204,13 +206,13 @@ impl Lease {
     /// Gives up the part. Gives the call if it was the last, to be recorded: a drop would record it within.
     fn give_up(self) -> Option<Arc<Outcome>> {
         let call = Arc::clone(&self.0);
-        call.leases.fetch_add(1, Ordering::Relaxed);
+        call.tokens.fetch_add(1, Ordering::Relaxed);
         drop(self);
         release(call)
     }
 }
 
-impl Deref for Lease {
+impl Deref for CallToken {
     type Target = Outcome;
 
     fn deref(&self) -> &Outcome {
@@ -218,14 +220,14 @@ impl Deref for Lease {
     }
 }
 
-impl Clone for Lease {
+impl Clone for CallToken {
     fn clone(&self) -> Self {
-        self.0.leases.fetch_add(1, Ordering::Relaxed);
+        self.0.tokens.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&self.0))
     }
 }
 
-impl Drop for Lease {
+impl Drop for CallToken {
     fn drop(&mut self) {
         record_all(release(Arc::clone(&self.0)));
     }
@@ -237,5 +239,5 @@ fn release(call: Arc<Outcome>) -> Option<Arc<Outcome>> {
     if call.phase.load(Ordering::Relaxed) != UNSENT {
         call.scope.tracker().progressed();
     }
-    (call.leases.fetch_sub(1, Ordering::AcqRel) == 1).then_some(call)
+    (call.tokens.fetch_sub(1, Ordering::AcqRel) == 1).then_some(call)
 }

@@ -12,14 +12,14 @@ use std::task::{Context, Poll, ready};
 /// A future whose panics end here: one while it is polled is its output, one while it is dropped is logged.
 ///
 /// It is dropped as soon as it is over.
-pub(crate) struct Contained<F: Future>(Option<Pin<Box<F>>>);
+pub(crate) struct CatchPanic<F: Future>(Option<Pin<Box<F>>>);
 
 /// Contains the panics of a future.
-pub(crate) fn contain<F: Future>(future: F) -> Contained<F> {
-    Contained(Some(Box::pin(future)))
+pub(crate) fn catch_panic<F: Future>(future: F) -> CatchPanic<F> {
+    CatchPanic(Some(Box::pin(future)))
 }
 
-impl<F: Future> Future for Contained<F> {
+impl<F: Future> Future for CatchPanic<F> {
     type Output = Result<F::Output, Arc<str>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -29,20 +29,20 @@ impl<F: Future> Future for Contained<F> {
             Ok(polled) => Ok(ready!(polled)),
             Err(panic) => Err(panic),
         };
-        drop_contained(self.0.take());
+        drop_catching(self.0.take());
         Poll::Ready(output)
     }
 }
 
-impl<F: Future> Drop for Contained<F> {
+impl<F: Future> Drop for CatchPanic<F> {
     fn drop(&mut self) {
-        drop_contained(self.0.take());
+        drop_catching(self.0.take());
     }
 }
 
 /// Runs foreign code. A panic of that is an error.
 pub(crate) fn catch<T>(code: impl FnOnce() -> T) -> Result<T, Arc<str>> {
-    catch_unwind(AssertUnwindSafe(code)).map_err(text)
+    catch_unwind(AssertUnwindSafe(code)).map_err(panic_text)
 }
 
 /// Runs foreign code that is no part of a call. A panic of that is logged.
@@ -53,7 +53,7 @@ pub(crate) fn catch_and_log(what: &'static str, code: impl FnOnce()) {
 }
 
 /// Drops a value of foreign code. A panic of that is logged.
-pub(crate) fn drop_contained<T>(value: T) {
+pub(crate) fn drop_catching<T>(value: T) {
     catch_and_log("while a value was dropped", || drop(value));
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The text of a panic. Its payload is dropped, or forgotten if that panics too.
-fn text(panic: Box<dyn Any + Send>) -> Arc<str> {
+fn panic_text(panic: Box<dyn Any + Send>) -> Arc<str> {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("a value that is not text").into();
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
@@ -95,7 +95,7 @@ mod tests {
             (|| panic_any(Grenade), "a value that is not text"),
         ];
         for (panic, text) in panics {
-            assert_eq!(contain(async move { panic() }).now_or_never(), Some(Err(text.into())));
+            assert_eq!(catch_panic(async move { panic() }).now_or_never(), Some(Err(text.into())));
         }
     }
 
@@ -105,11 +105,11 @@ mod tests {
             let _grenade = Grenade;
             std::future::pending::<()>().await;
         };
-        let mut polled = contain(parked());
+        let mut polled = catch_panic(parked());
         assert_eq!((&mut polled).now_or_never(), None);
         drop(polled);
         assert_eq!(
-            contain(async {
+            catch_panic(async {
                 let _grenade = Grenade;
             })
             .now_or_never(),
@@ -126,6 +126,6 @@ mod tests {
                 Poll::Ready(7)
             }
         }
-        assert_eq!(contain(Gives(Grenade)).now_or_never(), Some(Ok(7)));
+        assert_eq!(catch_panic(Gives(Grenade)).now_or_never(), Some(Ok(7)));
     }
 }

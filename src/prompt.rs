@@ -34,7 +34,7 @@ struct Prompts {
 }
 
 /// How much text of prompts is kept that no invocation uses, in bytes.
-const KEPT: usize = 1 << 20;
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
 impl Roster {
     /// The roster with more peers: names, each with what the others are told of it.
@@ -45,7 +45,7 @@ impl Roster {
     pub(crate) fn with(&self, joining: impl IntoIterator<Item = (Name, Arc<str>)>) -> Result<Self, Name> {
         let mut peers = self.peers.clone();
         for (name, description) in joining {
-            peers.join(&Arc::clone(&name), (name, description))?;
+            peers.insert(&Arc::clone(&name), (name, description))?;
         }
         Ok(Self { peers, ..Self::default() })
     }
@@ -53,7 +53,7 @@ impl Roster {
     /// The roster without one peer; `None` if there is none of that name.
     pub(crate) fn without(&self, name: &str) -> Option<Self> {
         let mut peers = self.peers.clone();
-        peers.leave(name).then(|| Self { peers, ..Self::default() })
+        peers.remove(name).then(|| Self { peers, ..Self::default() })
     }
 
     /// The names, each with what the others are told of it.
@@ -115,7 +115,7 @@ impl Prompts {
         self.written.insert(Arc::clone(&prompt.agent.name), Arc::downgrade(prompt));
         self.kept.push_back(Arc::clone(prompt));
         self.bytes += prompt.text.len();
-        while self.bytes > KEPT {
+        while self.bytes > MAX_KEPT_BYTES {
             self.bytes -= self.kept.pop_front().map_or(self.bytes, |oldest| oldest.text.len());
         }
     }
@@ -159,7 +159,7 @@ mod tests {
         let again: Vec<_> = small.iter().map(|agent| Arc::as_ptr(&team.prompt(agent).text)).collect();
         assert_eq!(first, again);
 
-        let large = ["a", "b"].map(|name| Arc::new(Agent::new(name, "x".repeat(KEPT))));
+        let large = ["a", "b"].map(|name| Arc::new(Agent::new(name, "x".repeat(MAX_KEPT_BYTES))));
         let team = roster(&large);
         let (held, other) = (team.prompt(&large[0]), team.prompt(&large[1]));
         assert!(Arc::ptr_eq(&held.text, &team.prompt(&large[0]).text), "all calls at one time share one text");
@@ -173,7 +173,7 @@ mod tests {
         let team = roster(&agents);
         let lengths: usize = agents.iter().map(|agent| team.prompt(agent).text.len()).sum();
         let prompts = team.prompts.lock().unwrap();
-        assert!(lengths > 10 * KEPT && prompts.bytes <= KEPT, "{} of {lengths}", prompts.bytes);
+        assert!(lengths > 10 * MAX_KEPT_BYTES && prompts.bytes <= MAX_KEPT_BYTES, "{} of {lengths}", prompts.bytes);
         assert_eq!(prompts.bytes, prompts.kept.iter().map(|prompt| prompt.text.len()).sum::<usize>());
         let alive = prompts.written.values().filter(|prompt| prompt.strong_count() > 0).count();
         assert_eq!(alive, prompts.kept.len());

@@ -23,11 +23,11 @@ use crate::tool::{ToolCall, ToolSpec};
 pub trait Provider: Send + Sync + 'static {
     /// Asks the model once.
     ///
-    /// What arrives piece by piece may be shown to `growth` on the way; the reply is whole all the same.
+    /// What arrives piece by piece may be shown to `deltas` on the way; the reply is whole all the same.
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
     /// Whether a model can call functions; `None` if that is not known. Default: not known.
@@ -128,7 +128,7 @@ impl Reply {
     }
 
     /// Its text, or the words of its refusal where it has none.
-    pub(crate) fn words(&self) -> Option<&Arc<str>> {
+    pub(crate) fn text_or_refusal(&self) -> Option<&Arc<str>> {
         self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
     }
 
@@ -167,7 +167,7 @@ impl StopReason {
     }
 
     /// The reason why text that ended so is no whole answer, if it is none.
-    pub(crate) fn flaw(&self) -> Option<(ProviderErrorKind, String)> {
+    pub(crate) fn failure(&self) -> Option<(ProviderErrorKind, String)> {
         match self {
             Self::Length => Some((ProviderErrorKind::Truncated, CUT.to_owned())),
             Self::Other(word) if ["max_tokens", "incomplete"].contains(&&**word) => {
@@ -269,7 +269,7 @@ pub enum Delta {
 }
 
 /// Shows a growing reply to whoever observes the call.
-pub struct Growth<'a> {
+pub struct DeltaSink<'a> {
     observer: Option<&'a mut dyn Observer>,
     usage: Option<Usage>,
 }
@@ -279,7 +279,7 @@ pub trait Observer: Send {
     /// One more piece of the reply.
     fn delta(&mut self, delta: Delta);
 
-    /// What the reply has cost so far, see [`Growth::usage_so_far`]. Default: nobody wants to know.
+    /// What the reply has cost so far, see [`DeltaSink::usage_so_far`]. Default: nobody wants to know.
     fn usage_so_far(&mut self, _usage: Usage) {}
 }
 
@@ -289,15 +289,15 @@ impl<F: FnMut(Delta) + Send> Observer for F {
     }
 }
 
-impl<'a> Growth<'a> {
+impl<'a> DeltaSink<'a> {
     /// Shows the pieces to `observer`.
-    pub fn shown_to(observer: &'a mut dyn Observer) -> Self {
+    pub fn to(observer: &'a mut dyn Observer) -> Self {
         Self { observer: Some(observer), usage: None }
     }
 
     /// Shows the pieces to nobody.
     #[must_use]
-    pub fn unobserved() -> Self {
+    pub fn none() -> Self {
         Self { observer: None, usage: None }
     }
 
@@ -323,15 +323,15 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// The last figure of [`Growth::usage_so_far`].
+    /// The last figure of [`DeltaSink::usage_so_far`].
     #[must_use]
     pub fn known_usage(&self) -> Option<Usage> {
         self.usage
     }
 }
 
-impl fmt::Debug for Growth<'_> {
+impl fmt::Debug for DeltaSink<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Growth").field("is_observed", &self.is_observed()).field("usage", &self.usage).finish()
+        f.debug_struct("DeltaSink").field("is_observed", &self.is_observed()).field("usage", &self.usage).finish()
     }
 }

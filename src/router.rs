@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::actor_peer::{ActorCall, ActorPeer};
 use crate::agent::Agent;
 use crate::call_ids::CallIdSource;
-use crate::delivery::{Callee, Deliver, Delivery};
+use crate::delivery::{Deliver, Delivery, Serve};
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
-use crate::invocation::{Doors, Mind};
+use crate::invocation::Callee;
 use crate::message::{Answerer, CallId, Forward, Name};
 use crate::name::{self, NameMap};
 use crate::observers::OpenStreams;
-use crate::outcome::{Above, Outcome};
-use crate::panics::drop_contained;
+use crate::outcome::{Outcome, Parent};
+use crate::panics::drop_catching;
 use crate::provider::Provider;
 use crate::scope::Scope;
 use crate::snapshot::{AgentEntry, Registry, Snapshot};
@@ -42,7 +42,7 @@ pub(crate) enum Peer {
 
 impl Router {
     pub(crate) fn new(providers: Providers, tools: Toolbox, call_ids: CallIdSource, root: Scope) -> Self {
-        let streams = Arc::new(OpenStreams::of(root.hub()));
+        let streams = Arc::new(OpenStreams::of(root.runtime_observers()));
         Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root, streams }
     }
 
@@ -81,8 +81,8 @@ impl Router {
     }
 
     /// What a call holds that has no parent. Its id is in use as long as it is under way.
-    pub(crate) fn above(&self, call_id: CallId) -> Result<Above, CallError> {
-        Ok(Above::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.claim(call_id)? })
+    pub(crate) fn parent(&self, call_id: CallId) -> Result<Parent, CallError> {
+        Ok(Parent::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.reserve(call_id)? })
     }
 
     /// Whether it is a user that answers under that name.
@@ -93,7 +93,7 @@ impl Router {
 
     /// Whether a user may call by that name.
     pub(crate) fn is_free_for_a_user(&self, name: &str) -> bool {
-        name::flaw_of_user(name).is_none() && matches!(self.registry.find(name).0, None | Some((_, Peer::User(_))))
+        name::problem_of_user(name).is_none() && matches!(self.registry.find(name).0, None | Some((_, Peer::User(_))))
     }
 }
 
@@ -106,39 +106,39 @@ fn unknown(agent: Name, snapshot: &Snapshot) -> CallError {
 impl Drop for Router {
     /// Providers are foreign code, and this may be dropped wherever a call ends.
     fn drop(&mut self) {
-        drop_contained(std::mem::take(&mut self.providers));
+        drop_catching(std::mem::take(&mut self.providers));
     }
 }
 
 impl Deliver for Router {
-    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, above: Above) -> Delivery {
+    fn deliver(self: Arc<Self>, mut forward: Forward, scope: &Scope, parent: Parent) -> Delivery {
         if scope.is_shut_down() {
-            let outcome = Outcome::open(Arc::new(forward), scope.clone(), above);
+            let outcome = Outcome::open(Arc::new(forward), scope.clone(), parent);
             outcome.refuse(CallError::ShutDown);
-            return Delivery::answered(outcome);
+            return Delivery::resolved(outcome);
         }
         // One moment for the callee and all that it is told, before anybody hears of the Forward.
         let (peer, snapshot) = self.registry.find(&forward.receiver);
         let Some((name, peer)) = peer else {
-            scope.show(&forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
+            scope.emit_to_streams(&forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
             return Delivery::refused(move || unknown(forward.receiver, &snapshot));
         };
         forward.receiver = name;
         // Counted before the look at the scope: a wait for the end of a scope that is cancelled waits for this one too.
-        let call = Outcome::open(Arc::new(forward), scope.clone(), above);
+        let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
         if scope.is_shut_down() {
             call.refuse(CallError::ShutDown);
-            return Delivery::answered(call);
+            return Delivery::resolved(call);
         }
         call.send();
         if scope.is_cancelled() {
             call.withdraw();
-            return Delivery::answered(call);
+            return Delivery::resolved(call);
         }
-        let callee: Box<dyn Callee> = match peer {
+        let callee: Box<dyn Serve> = match peer {
             Peer::Actor(actor) => Box::new(ActorCall { actor, deliver: self }),
-            Peer::User(answerer) => Box::new(Mind::Person(answerer)),
-            Peer::Agent(entry) => Box::new(Mind::Model(Doors { entry, snapshot, deliver: self })),
+            Peer::User(answerer) => Box::new(Callee::User(answerer)),
+            Peer::Agent(entry) => Box::new(Callee::Agent { entry, snapshot, deliver: self }),
         };
         Delivery::to(callee, call)
     }

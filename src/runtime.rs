@@ -8,15 +8,15 @@ use ractor::ActorRef;
 use crate::actor_peer::{ActorPeer, Incoming};
 use crate::agent::Agent;
 use crate::builtin;
-use crate::call_ids::{CallIdSource, Draw};
+use crate::call_ids::{CallIdSource, DrawId};
 use crate::error::BuildError;
 use crate::message::{Answerer, CallId, Content, Name};
 use crate::name::{self, CALL_AGENT, FINISH, USER};
-use crate::observers::{Events, Hub};
+use crate::observers::{Events, RuntimeObservers};
 use crate::provider::Provider;
 use crate::router::{Peer, Providers, Router};
 use crate::scope::Scope;
-use crate::threads::{DEFAULT_THREADS, Threads};
+use crate::threads::{BlockingThreads, DEFAULT_THREADS};
 use crate::tool::{SpecifiedTool, Tool, Toolbox};
 use crate::user::{Report, RunError, User};
 
@@ -58,7 +58,7 @@ impl Runtime {
     ///
     /// As [`RuntimeBuilder::build`].
     pub fn join(&self, agent: Agent) -> Result<(), BuildError> {
-        join(&self.router, [Joining::Agent(agent)])
+        join(&self.router, [NewPeer::Agent(agent)])
     }
 
     /// Adds an actor as a peer. It gets an [`Incoming`] for every Forward; how many at once is up to it.
@@ -79,7 +79,7 @@ impl Runtime {
     where
         M: ractor::Message + From<Incoming>,
     {
-        join(&self.router, [Joining::Actor(name.into(), role.into(), ActorPeer::new(actor))])
+        join(&self.router, [NewPeer::Actor(name.into(), role.into(), ActorPeer::new(actor))])
     }
 
     /// Adds a user that agents can call, and that `answerer` answers for.
@@ -93,7 +93,7 @@ impl Runtime {
         role: impl Into<Arc<str>>,
         answerer: impl Answerer,
     ) -> Result<(), BuildError> {
-        join(&self.router, [Joining::User(name.into(), role.into(), Arc::new(answerer))])
+        join(&self.router, [NewPeer::User(name.into(), role.into(), Arc::new(answerer))])
     }
 
     /// Adds a tool, for every agent. Invocations that are under way do not see it.
@@ -101,19 +101,19 @@ impl Runtime {
     /// # Errors
     ///
     /// As [`RuntimeBuilder::build`].
-    pub fn join_tool(&self, tool: impl Tool) -> Result<(), BuildError> {
-        self.exchange_tools(&[], vec![Arc::new(tool)]).map(drop)
+    pub fn add_tool(&self, tool: impl Tool) -> Result<(), BuildError> {
+        self.replace_tools(&[], vec![Arc::new(tool)]).map(drop)
     }
 
     /// Takes away the tool of that name; `false` if there is none. Invocations that are under way keep it.
-    pub fn leave_tool(&self, name: &str) -> bool {
-        self.exchange_tools(&[name.into()], Vec::new()).is_ok_and(|gone| gone > 0)
+    pub fn remove_tool(&self, name: &str) -> bool {
+        self.replace_tools(&[name.into()], Vec::new()).is_ok_and(|gone| gone > 0)
     }
 
     /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
-    pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
-        let joining = specified(joining)?;
-        self.router.registry().exchange_tools(leaving, &joining).map_err(taken_tool)
+    pub(crate) fn replace_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
+        let joining = with_specs(joining)?;
+        self.router.registry().replace_tools(leaving, &joining).map_err(tool_name_taken)
     }
 
     /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
@@ -128,7 +128,7 @@ impl Runtime {
     /// [`Runtime::shutdown`] the stream is over at once.
     #[must_use]
     pub fn events(&self, capacity: usize) -> Events {
-        self.router.root().hub().stream(capacity)
+        self.router.root().runtime_observers().stream(capacity)
     }
 
     /// How many calls are alive: sent, and without an outcome yet.
@@ -139,7 +139,7 @@ impl Runtime {
 
     /// Waits until no call is alive.
     pub async fn idle(&self) {
-        self.router.root().tracker().none().await;
+        self.router.root().tracker().wait().await;
     }
 
     /// Cancels every call, waits until all have their outcomes and all their tools have ended, and ends the streams of
@@ -154,8 +154,8 @@ impl Runtime {
         let root = self.router.root().clone();
         root.cancel();
         let closing = async move {
-            root.tracker().ended().await;
-            root.hub().close();
+            root.tracker().wait_or_stalled().await;
+            root.runtime_observers().close();
         };
         match tokio::runtime::Handle::try_current() {
             // It fails only with the tokio runtime.
@@ -178,15 +178,15 @@ impl fmt::Debug for Runtime {
 #[must_use]
 pub struct RuntimeBuilder {
     providers: Vec<(Name, Arc<dyn Provider>)>,
-    peers: Vec<Joining>,
+    peers: Vec<NewPeer>,
     tools: Vec<Arc<dyn Tool>>,
-    call_ids: Option<Draw>,
+    call_ids: Option<DrawId>,
     records_content: bool,
     blocking_threads: Option<usize>,
 }
 
 /// Somebody who is about to join a runtime.
-enum Joining {
+enum NewPeer {
     Agent(Agent),
     Actor(Name, Arc<str>, ActorPeer),
     User(Name, Arc<str>, Arc<dyn Answerer>),
@@ -201,7 +201,7 @@ impl RuntimeBuilder {
 
     /// An agent.
     pub fn agent(mut self, agent: Agent) -> Self {
-        self.peers.push(Joining::Agent(agent));
+        self.peers.push(NewPeer::Agent(agent));
         self
     }
 
@@ -215,13 +215,13 @@ impl RuntimeBuilder {
     where
         M: ractor::Message + From<Incoming>,
     {
-        self.peers.push(Joining::Actor(name.into(), role.into(), ActorPeer::new(actor)));
+        self.peers.push(NewPeer::Actor(name.into(), role.into(), ActorPeer::new(actor)));
         self
     }
 
     /// A user that agents can call, see [`Runtime::join_user`].
     pub fn user(mut self, name: impl Into<Name>, role: impl Into<Arc<str>>, answerer: impl Answerer) -> Self {
-        self.peers.push(Joining::User(name.into(), role.into(), Arc::new(answerer)));
+        self.peers.push(NewPeer::User(name.into(), role.into(), Arc::new(answerer)));
         self
     }
 
@@ -276,11 +276,12 @@ impl RuntimeBuilder {
         let mut providers = Providers::default();
         for (name, provider) in self.providers {
             check_name("provider", &name, &[])?;
-            providers.join(&Arc::clone(&name), (name, provider)).map_err(|name| taken("provider", name))?;
+            providers.insert(&Arc::clone(&name), (name, provider)).map_err(|name| name_taken("provider", name))?;
         }
-        let (tools, _) = Toolbox::new(builtin::specs()).exchange(&[], &specified(self.tools)?).map_err(taken_tool)?;
-        let threads = Threads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
-        let root = Scope::root(Hub::new(self.records_content), threads);
+        let (tools, _) =
+            Toolbox::new(builtin::specs()).replace(&[], &with_specs(self.tools)?).map_err(tool_name_taken)?;
+        let threads = BlockingThreads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
+        let root = Scope::root(RuntimeObservers::new(self.records_content), threads);
         let call_ids = CallIdSource::new(self.call_ids);
         let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;
@@ -294,28 +295,28 @@ impl fmt::Debug for RuntimeBuilder {
     }
 }
 
-fn join(router: &Router, joining: impl IntoIterator<Item = Joining>) -> Result<(), BuildError> {
+fn join(router: &Router, joining: impl IntoIterator<Item = NewPeer>) -> Result<(), BuildError> {
     let check = |joining| match joining {
-        Joining::Agent(agent) => {
+        NewPeer::Agent(agent) => {
             let (name, description) = (Arc::clone(&agent.name), Arc::clone(agent.description()));
             check_name("agent", &name, &[USER, CALL_AGENT, FINISH])?;
             Ok((name, description, router.agent(agent)?))
         }
-        Joining::Actor(name, role, actor) => {
+        NewPeer::Actor(name, role, actor) => {
             check_name("actor", &name, &[USER, CALL_AGENT, FINISH])?;
             Ok((name, role, Peer::Actor(actor)))
         }
-        Joining::User(name, role, answerer) => {
+        NewPeer::User(name, role, answerer) => {
             check_name("user", &name, &[CALL_AGENT, FINISH])?;
             Ok((name, role, Peer::User(answerer)))
         }
     };
     let peers = joining.into_iter().map(check).collect::<Result<_, BuildError>>()?;
-    router.registry().join(peers).map_err(|name| taken("agent, actor or user", name))
+    router.registry().join(peers).map_err(|name| name_taken("agent, actor or user", name))
 }
 
 /// Tools with what they say of themselves, if that is fit.
-fn specified(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<SpecifiedTool>, BuildError> {
+fn with_specs(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<SpecifiedTool>, BuildError> {
     let specified = |tool: Arc<dyn Tool>| {
         let spec = tool.spec();
         check_name("tool", &spec.name, &[CALL_AGENT, FINISH])?;
@@ -328,16 +329,16 @@ fn specified(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<SpecifiedTool>, BuildError
 }
 
 fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), BuildError> {
-    match name::flaw(name, reserved) {
+    match name::problem(name, reserved) {
         Some(reason) => Err(BuildError::Name { what, name: Arc::clone(name), reason }),
         None => Ok(()),
     }
 }
 
-fn taken(what: &'static str, name: Name) -> BuildError {
+fn name_taken(what: &'static str, name: Name) -> BuildError {
     BuildError::Name { what, name, reason: "the name is taken" }
 }
 
-fn taken_tool(name: Name) -> BuildError {
-    taken("tool", name)
+fn tool_name_taken(name: Name) -> BuildError {
+    name_taken("tool", name)
 }

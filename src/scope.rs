@@ -12,9 +12,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{Event, EventKind};
 use crate::message::Forward;
-use crate::observers::{CallObservers, Hub};
-use crate::panics::{contain, lock};
-use crate::threads::Threads;
+use crate::observers::{CallObservers, RuntimeObservers};
+use crate::panics::{catch_panic, lock};
+use crate::threads::BlockingThreads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
 #[derive(Clone)]
@@ -29,16 +29,16 @@ struct Shared {
 
 /// The parts that all scopes of a runtime share.
 struct Root {
-    hub: Arc<Hub>,
-    threads: Threads,
+    observers: Arc<RuntimeObservers>,
+    threads: BlockingThreads,
     cancellation: CancellationToken,
 }
 
 impl Scope {
     /// A scope that nothing is above.
-    pub(crate) fn root(hub: Hub, threads: Threads) -> Self {
+    pub(crate) fn root(observers: RuntimeObservers, threads: BlockingThreads) -> Self {
         let cancellation = CancellationToken::new();
-        let root = Root { hub: Arc::new(hub), threads, cancellation: cancellation.clone() };
+        let root = Root { observers: Arc::new(observers), threads, cancellation: cancellation.clone() };
         Self(Arc::new(Shared { cancellation, observers: None, tracker: Arc::default(), root: Arc::new(root) }))
     }
 
@@ -58,17 +58,17 @@ impl Scope {
     }
 
     /// The observers of the whole runtime.
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.0.root.hub
+    pub(crate) fn runtime_observers(&self) -> &Arc<RuntimeObservers> {
+        &self.0.root.observers
     }
 
     /// The observers of the held call, if it is one.
-    pub(crate) fn observers(&self) -> Option<&Arc<CallObservers>> {
+    pub(crate) fn call_observers(&self) -> Option<&Arc<CallObservers>> {
         self.0.observers.as_ref()
     }
 
     /// The threads of tools that block.
-    pub(crate) fn threads(&self) -> &Threads {
+    pub(crate) fn threads(&self) -> &BlockingThreads {
         &self.0.root.threads
     }
 
@@ -111,18 +111,19 @@ impl Scope {
 
     /// Whether every step is observed, as a log does not.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.hub().is_observed() || self.0.observers.as_ref().is_some_and(|observers| observers.is_streamed())
+        self.runtime_observers().is_observed()
+            || self.0.observers.as_ref().is_some_and(|observers| observers.is_streamed())
     }
 
     pub(crate) fn records_content(&self) -> bool {
-        self.hub().records_content()
+        self.runtime_observers().records_content()
     }
 
     /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
-        if self.0.observers.is_some() || self.hub().is_observed() {
+        if self.0.observers.is_some() || self.runtime_observers().is_observed() {
             let event = self.event(forward, kind());
-            self.hub().observe(&event);
+            self.runtime_observers().observe(&event);
             if let Some(observers) = &self.0.observers {
                 observers.observe(&event);
             }
@@ -137,11 +138,16 @@ impl Scope {
     }
 
     fn event(&self, forward: &Forward, kind: EventKind) -> Event {
-        Event { sequence: self.hub().next_sequence(), call_id: forward.call_id, parent: forward.parent, kind }
+        Event {
+            sequence: self.runtime_observers().next_sequence(),
+            call_id: forward.call_id,
+            parent: forward.parent,
+            kind,
+        }
     }
 
     /// Tells streams of a step that no log has use for.
-    pub(crate) fn show(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
+    pub(crate) fn emit_to_streams(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if self.is_streamed() {
             self.emit(forward, kind);
         }
@@ -179,7 +185,7 @@ impl Tracker {
     }
 
     /// One more call, and its place.
-    pub(crate) fn enter(&self, call: Weak<dyn Open>) -> usize {
+    pub(crate) fn insert(&self, call: Weak<dyn Open>) -> usize {
         self.count_in();
         lock(&self.open).insert(call)
     }
@@ -190,7 +196,7 @@ impl Tracker {
     }
 
     /// The call at that place has ended.
-    pub(crate) fn leave(&self, place: usize) {
+    pub(crate) fn remove(&self, place: usize) {
         let call = lock(&self.open).try_remove(place);
         drop(call);
         self.count_out();
@@ -215,7 +221,7 @@ impl Tracker {
     }
 
     /// Waits until no call is alive.
-    pub(crate) async fn none(&self) {
+    pub(crate) async fn wait(&self) {
         loop {
             let emptied = self.empty.notified();
             if self.count() == 0 {
@@ -227,10 +233,10 @@ impl Tracker {
 
     /// Waits until no call is alive, all of which are cancelled. Those that do not end, because their tokio runtime is
     /// not driven or their thread is blocked, get their outcome here.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_or_stalled(&self) {
         let is_stalled = tokio::select! {
             biased;
-            () = self.none() => false,
+            () = self.wait() => false,
             () = self.stalled() => true,
         };
         if is_stalled {
@@ -247,7 +253,7 @@ impl Tracker {
                 return;
             }
             // Without a tokio runtime, or without its time, there is no such rule.
-            if contain(async { tokio::time::sleep(STALLED).await }).await.is_err() {
+            if catch_panic(async { tokio::time::sleep(STALLED).await }).await.is_err() {
                 return std::future::pending().await;
             }
         }

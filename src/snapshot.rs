@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::agent::Agent;
 use crate::message::Name;
 use crate::name::{key, shared_key};
-use crate::panics::drop_contained;
+use crate::panics::drop_catching;
 use crate::prompt::Roster;
 use crate::provider::Provider;
 use crate::tool::{SpecifiedTool, Toolbox};
@@ -48,8 +48,8 @@ impl<P> Drop for Registry<P> {
     /// Peers and tools are foreign code, and this may be dropped wherever a call ends.
     fn drop(&mut self) {
         let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop_contained(mem::take(&mut current.peers));
-        drop_contained(mem::take(&mut current.snapshot));
+        drop_catching(mem::take(&mut current.peers));
+        drop_catching(mem::take(&mut current.snapshot));
     }
 }
 
@@ -106,9 +106,9 @@ impl<P: Clone> Registry<P> {
     /// # Errors
     ///
     /// When a name is taken; then everything stays as it is.
-    pub(crate) fn exchange_tools(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<usize, Name> {
+    pub(crate) fn replace_tools(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<usize, Name> {
         let current = self.write();
-        let (tools, gone) = current.snapshot.tools.exchange(leaving, joining)?;
+        let (tools, gone) = current.snapshot.tools.replace(leaving, joining)?;
         let roster = Arc::clone(&current.snapshot.roster);
         self.replace(current, Snapshot { roster, tools: Arc::new(tools) });
         Ok(gone)

@@ -47,7 +47,7 @@ impl InvocationSpan {
     }
 
     /// Adds how the invocation ended.
-    pub(crate) fn answered(mut self, result: &Result<Content, CallError>) {
+    pub(crate) fn record_result(mut self, result: &Result<Content, CallError>) {
         self.is_over = true;
         match result {
             Ok(content) if self.records_content => {
@@ -55,7 +55,7 @@ impl InvocationSpan {
             }
             Ok(_) => {}
             Err(error) => {
-                self.span.record("error.type", kind(error));
+                self.span.record("error.type", error_type(error));
             }
         }
     }
@@ -71,7 +71,7 @@ impl Drop for InvocationSpan {
 }
 
 /// The span of one request to a model.
-pub(crate) fn chat(request: &Request, provider: &Name) -> Span {
+pub(crate) fn chat_span(request: &Request, provider: &Name) -> Span {
     let agent = &request.agent;
     tracing::info_span!(
         "chat",
@@ -91,7 +91,7 @@ pub(crate) fn chat(request: &Request, provider: &Name) -> Span {
 }
 
 /// Adds what a model replied.
-pub(crate) fn replied(span: &Span, reply: &Result<Reply, ProviderError>) {
+pub(crate) fn record_reply(span: &Span, reply: &Result<Reply, ProviderError>) {
     if span.is_disabled() {
         return;
     }
@@ -110,7 +110,7 @@ pub(crate) fn replied(span: &Span, reply: &Result<Reply, ProviderError>) {
 }
 
 /// The span of one tool call.
-pub(crate) fn tool(call: &ToolCall, scope: &Scope) -> Span {
+pub(crate) fn tool_span(call: &ToolCall, scope: &Scope) -> Span {
     let span = tracing::info_span!(
         "execute_tool",
         otel.name = %format_args!("execute_tool {}", call.name),
@@ -129,7 +129,7 @@ pub(crate) fn tool(call: &ToolCall, scope: &Scope) -> Span {
 }
 
 /// Adds what a tool gave.
-pub(crate) fn ran(span: &Span, output: &ToolOutput, scope: &Scope) {
+pub(crate) fn record_output(span: &Span, output: &ToolOutput, scope: &Scope) {
     if output.is_error {
         span.record("error.type", "tool_error");
     }
@@ -139,7 +139,7 @@ pub(crate) fn ran(span: &Span, output: &ToolOutput, scope: &Scope) {
 }
 
 /// One word for an error, of which there are few.
-fn kind(error: &CallError) -> &'static str {
+fn error_type(error: &CallError) -> &'static str {
     match error {
         CallError::UnknownAgent { .. } => "unknown_agent",
         CallError::Provider { .. } => "provider_error",

@@ -7,11 +7,11 @@ use std::cmp::Ordering;
 use crate::message::Name;
 
 /// How many names are shown where there are many.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 /// How many names are compared letter by letter: those whose letters differ least.
-const COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 /// How many letters of a name are looked at. No name has more; what a model takes for one may be a whole page.
-const LONGEST: usize = 64;
+const MAX_LETTERS: usize = 64;
 
 /// Names, prepared for many searches.
 pub(crate) struct Spellings {
@@ -29,36 +29,36 @@ impl Spellings {
 
     /// All names, or the nearest by spelling when there are many, the case of letters aside.
     pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
-        if self.names.len() <= SHOWN {
+        if self.names.len() <= MAX_SHOWN {
             return self.names.clone();
         }
         let wanted = lower(wanted);
-        let mut places = self.alike(Letters::of(&wanted));
+        let mut places = self.most_similar(Letters::of(&wanted));
         places.sort_by_cached_key(|place| strsim::levenshtein(&wanted, &self.lower[*place]));
-        places.into_iter().take(SHOWN).map(|place| Name::clone(&self.names[place])).collect()
+        places.into_iter().take(MAX_SHOWN).map(|place| Name::clone(&self.names[place])).collect()
     }
 
     /// The places of the names whose letters differ least.
-    fn alike(&self, wanted: Letters) -> Vec<usize> {
+    fn most_similar(&self, wanted: Letters) -> Vec<usize> {
         let differences: Vec<u8> = self.letters.iter().map(|letters| letters.difference(wanted)).collect();
         let mut counts = [0; 1 + u8::MAX as usize];
         differences.iter().for_each(|difference| counts[usize::from(*difference)] += 1);
         let mut seen = 0;
         let limit = (0..u8::MAX).find(|difference| {
             seen += counts[usize::from(*difference)];
-            seen > COMPARED
+            seen > MAX_COMPARED
         });
         let limit = limit.unwrap_or(u8::MAX);
         let places = |order: Ordering| {
             let fits = move |(place, difference): (usize, &u8)| (difference.cmp(&limit) == order).then_some(place);
             differences.iter().enumerate().filter_map(fits)
         };
-        places(Ordering::Less).chain(places(Ordering::Equal)).take(COMPARED).collect()
+        places(Ordering::Less).chain(places(Ordering::Equal)).take(MAX_COMPARED).collect()
     }
 }
 
 fn lower(name: &str) -> String {
-    name.chars().flat_map(char::to_lowercase).take(LONGEST).collect()
+    name.chars().flat_map(char::to_lowercase).take(MAX_LETTERS).collect()
 }
 
 /// Which letters a name has, and how many.
@@ -100,7 +100,7 @@ mod tests {
         let others = ["Writer", "critic", "작가", ""].map(Name::from);
         let spellings = Spellings::new(names.iter().chain(&others));
         let nearest = spellings.nearest(wanted);
-        assert_eq!(nearest.len(), SHOWN);
+        assert_eq!(nearest.len(), MAX_SHOWN);
         assert_eq!(&*nearest[0], first, "{wanted:?}: {nearest:?}");
     }
 
@@ -115,7 +115,7 @@ mod tests {
         check("", "");
         let page = "x".repeat(1 << 20);
         let names: Vec<Name> = (0..100).map(|n| Name::from(n.to_string())).collect();
-        assert_eq!(Spellings::new(names.iter()).nearest(&page).len(), SHOWN);
+        assert_eq!(Spellings::new(names.iter()).nearest(&page).len(), MAX_SHOWN);
         assert_eq!(Spellings::new(names[..3].iter()).nearest("x"), names[..3], "few are all shown, as they joined");
     }
 }

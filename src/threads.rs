@@ -24,42 +24,42 @@ pub(crate) const DEFAULT_THREADS: usize = 512;
 /// The limit of threads, with those that wait for calls of agents.
 const MAX_THREADS: usize = 10_000;
 /// The time after which a thread without work ends.
-const IDLE: Duration = Duration::from_secs(10);
+const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// A pool of threads. Dropped, its threads end when they have no more work.
-pub(crate) struct Threads(Arc<Pool>);
+pub(crate) struct BlockingThreads(Arc<Pool>);
 
-impl Threads {
+impl BlockingThreads {
     /// A pool in which `limit` threads work at the same time. None is started yet.
     pub(crate) fn new(limit: usize) -> Self {
-        Self::with_most(limit, MAX_THREADS)
+        Self::with_max(limit, MAX_THREADS)
     }
 
     /// The same with another limit of threads than [`MAX_THREADS`].
-    fn with_most(limit: usize, most: usize) -> Self {
+    fn with_max(limit: usize, most: usize) -> Self {
         Self(Arc::new(Pool { limit: limit.max(1), most, state: Mutex::default(), work: Condvar::new() }))
     }
 
     /// Polls a future on these threads, within the tokio runtime of the caller. `None` if no thread could be started.
     ///
     /// Dropped, it drops the future at once, unless that is being polled.
-    pub(crate) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Running<T> {
+    pub(crate) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> BlockingTask<T> {
         let slot = Arc::new(Slot { tokio: Handle::current(), future: Mutex::new(Some(Box::pin(future))) });
         let (pool, polled) = (Arc::clone(&self.0), Arc::clone(&slot));
         let polling = poll_fn(move |context| polled.poll(context));
         let (runnable, task) = async_task::spawn(polling, move |runnable| pool.push(runnable));
         runnable.schedule();
-        Running { task: task.fallible(), slot }
+        BlockingTask { task: task.fallible(), slot }
     }
 }
 
 /// A future on the threads of a pool.
-pub(crate) struct Running<T> {
+pub(crate) struct BlockingTask<T> {
     task: FallibleTask<T>,
     slot: Arc<Slot<T>>,
 }
 
-impl<T> Future for Running<T> {
+impl<T> Future for BlockingTask<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -67,7 +67,7 @@ impl<T> Future for Running<T> {
     }
 }
 
-impl<T> Drop for Running<T> {
+impl<T> Drop for BlockingTask<T> {
     fn drop(&mut self) {
         self.slot.clear();
     }
@@ -105,7 +105,7 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-impl Drop for Threads {
+impl Drop for BlockingThreads {
     fn drop(&mut self) {
         self.0.lock().is_closed = true;
         self.0.work.notify_all();
@@ -153,10 +153,10 @@ struct ThreadState {
 
 impl Thread {
     /// The present function has one more call under way.
-    fn enter(self: &Arc<Self>) -> Waiting {
+    fn enter(self: &Arc<Self>) -> WaitGuard {
         let mut state = lock(&self.state);
         state.calls += 1;
-        let waiting = Waiting { thread: Arc::clone(self), function: state.functions };
+        let waiting = WaitGuard { thread: Arc::clone(self), function: state.functions };
         let is_first = state.calls == 1;
         drop(state);
         if is_first {
@@ -191,12 +191,12 @@ impl Thread {
 }
 
 /// A call that a function on a thread of a pool has under way.
-struct Waiting {
+struct WaitGuard {
     thread: Arc<Thread>,
     function: u64,
 }
 
-impl Waiting {
+impl WaitGuard {
     /// Whether it belongs to the present function of the current thread.
     fn is_present(&self) -> bool {
         current().is_some_and(|thread| Arc::ptr_eq(&thread, &self.thread))
@@ -204,7 +204,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.thread.leave(self.function);
     }
@@ -222,7 +222,7 @@ pin_project_lite::pin_project! {
     pub(crate) struct WaitedFor<F> {
         #[pin]
         call: F,
-        waiting: Option<Waiting>,
+        waiting: Option<WaitGuard>,
     }
 }
 
@@ -239,7 +239,7 @@ impl<F: Future> Future for WaitedFor<F> {
         let polled = this.call.poll(context);
         if polled.is_ready() {
             *this.waiting = None;
-        } else if !this.waiting.as_ref().is_some_and(Waiting::is_present) {
+        } else if !this.waiting.as_ref().is_some_and(WaitGuard::is_present) {
             *this.waiting = current().map(|thread| thread.enter());
         }
         polled
@@ -254,11 +254,11 @@ impl Pool {
     fn push(self: &Arc<Self>, runnable: Runnable) {
         let mut state = self.lock();
         state.queue.push_back(runnable);
-        self.supply(state);
+        self.start_if_needed(state);
     }
 
     /// Sees to it that the queue is worked off: by a thread without work, by a new one, or later by those that work.
-    fn supply(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn start_if_needed(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let missing = state.queue.len() > state.idle && state.threads - state.waiting < self.limit;
         if !missing {
             drop(state);
@@ -303,7 +303,7 @@ impl Pool {
                 break;
             }
             state.idle += 1;
-            let (woken, timeout) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (woken, timeout) = self.work.wait_timeout(state, MAX_IDLE).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
             if timeout.timed_out() && state.queue.is_empty() {
@@ -322,7 +322,7 @@ impl Pool {
         let mut state = self.lock();
         state.waiting += 1;
         if !state.queue.is_empty() {
-            self.supply(state);
+            self.start_if_needed(state);
         }
     }
 }
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_the_limit_work_at_once_and_all_are_worked_off() {
-        let threads = Threads::new(2);
+        let threads = BlockingThreads::new(2);
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let work = |_| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
@@ -354,7 +354,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_future_that_waits_keeps_no_thread() {
-        let threads = Threads::new(1);
+        let threads = BlockingThreads::new(1);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let waits = threads.run(receiver);
         threads.run(async move { sender.send(7).unwrap() }).await.unwrap();
@@ -363,7 +363,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_was_idle_stands_for_no_other() {
-        let threads = Threads::new(4);
+        let threads = BlockingThreads::new(4);
         for _ in 0..3 {
             threads.run(async {}).await.unwrap();
             while threads.0.lock().idle != 1 {
@@ -382,7 +382,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_no_thread_could_ever_take_up_is_refused() {
-        let threads = Threads::with_most(1, 1);
+        let threads = BlockingThreads::with_max(1, 1);
         let ((queued, is_queued), (release, gate)) = (mpsc::channel::<()>(), tokio::sync::oneshot::channel());
         let waits = threads.run(async move {
             is_queued.recv().unwrap();
@@ -400,7 +400,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_dropped_before_its_turn_never_begins() {
-        let threads = Threads::new(1);
+        let threads = BlockingThreads::new(1);
         let (release, gate) = mpsc::channel::<()>();
         let first = threads.run(async move { gate.recv() });
         let began = Arc::new(AtomicUsize::new(0));
@@ -420,7 +420,7 @@ mod tests {
                 self.0.send(Handle::try_current().is_ok()).unwrap();
             }
         }
-        let threads = Threads::new(1);
+        let threads = BlockingThreads::new(1);
         let ((begin, begun), (release, gate), (sender, dropped)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
         let running = threads.run(async move {
             let _held = Dropped(sender);
@@ -436,7 +436,7 @@ mod tests {
 
     #[tokio::test]
     async fn threads_end_with_their_pool() {
-        let threads = Threads::new(4);
+        let threads = BlockingThreads::new(4);
         join_all((0..4).map(|_| threads.run(async {}))).await;
         let pool = Arc::clone(&threads.0);
         drop(threads);

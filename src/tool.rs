@@ -125,7 +125,7 @@ impl ToolOutput {
             _ => return Self::from_result(result),
         };
         let mut output = Self::from_result(result);
-        if let Some(text) = partial.words() {
+        if let Some(text) = partial.text_or_refusal() {
             output.content.text = format!("{}\nWhat had arrived:\n{text}", output.content.text).into();
         }
         output.content.attachments = partial.attachments;
@@ -445,11 +445,11 @@ impl Toolbox {
     /// # Errors
     ///
     /// When a name is taken.
-    pub(crate) fn exchange(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<(Self, usize), Name> {
+    pub(crate) fn replace(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<(Self, usize), Name> {
         let mut tools = self.tools.clone();
-        let gone = leaving.iter().filter(|name| tools.leave(name)).count();
+        let gone = leaving.iter().filter(|name| tools.remove(name)).count();
         for tool in joining {
-            tools.join(&tool.0.name, tool.clone())?;
+            tools.insert(&tool.0.name, tool.clone())?;
         }
         Ok((Self { tools, builtin: Arc::clone(&self.builtin), ..Self::default() }, gone))
     }
@@ -529,8 +529,8 @@ mod tests {
             (Arc::new(tool.spec()), Arc::new(tool))
         };
         let (one, two) = (tool("one"), tool("two"));
-        let (before, _) = Toolbox::new([]).exchange(&[], &[one.clone(), two.clone()]).unwrap();
-        let (after, gone) = before.exchange(&["two".into()], &[tool("three")]).unwrap();
+        let (before, _) = Toolbox::new([]).replace(&[], &[one.clone(), two.clone()]).unwrap();
+        let (after, gone) = before.replace(&["two".into()], &[tool("three")]).unwrap();
         assert_eq!(gone, 1);
         assert!(Arc::ptr_eq(&after.tools.find("one").unwrap().0, &one.0));
         assert!(before.specs.get().is_none() && after.specs.get().is_none(), "no model was asked yet");

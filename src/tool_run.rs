@@ -10,20 +10,20 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::builtin;
-use crate::call_ids::CallIds;
+use crate::call_ids::ChildIds;
 use crate::delivery::{Deliver, ScopedCaller};
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::{CallId, Caller, Content};
-use crate::outcome::{Lease, Outcome};
-use crate::panics::contain;
+use crate::outcome::{CallToken, Outcome};
+use crate::panics::catch_panic;
 use crate::span;
 use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolErrorKind, ToolOutput};
 
 /// A tool call that has not begun.
 pub(crate) struct ToolRun {
     /// The call of the agent that made it.
-    pub(crate) agent_call: Lease,
+    pub(crate) agent_call: CallToken,
     /// The parent of the ids of calls that the tool makes.
     pub(crate) id: CallId,
     pub(crate) call: ToolCall,
@@ -35,7 +35,7 @@ pub(crate) struct ToolRun {
 impl ToolRun {
     /// Starts it on a task of its own, which has its own cooperative budget and cannot keep others from being dropped.
     pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
-        let span = span::tool(&self.call, self.agent_call.scope());
+        let span = span::tool_span(&self.call, self.agent_call.scope());
         AbortOnDropHandle::new(tokio::spawn(self.run(span.clone()).instrument(span)))
     }
 
@@ -46,7 +46,7 @@ impl ToolRun {
         }
         let scope = agent_call.scope().child();
         let _leftovers = scope.cancel_on_drop();
-        agent_call.show(|| EventKind::ToolStart { call: call.clone() });
+        agent_call.emit_to_streams(|| EventKind::ToolStart { call: call.clone() });
         let begun = Instant::now();
         let forward = agent_call.forward();
         let context = ToolContext {
@@ -57,16 +57,16 @@ impl ToolRun {
                 deliver: Arc::downgrade(&deliver),
                 scope,
                 call: Arc::clone(agent_call.outcome()),
-                ids: CallIds::under(id),
+                ids: ChildIds::under(id),
             })),
         };
-        let running = contain(run_with_retries(&tool, &call, arguments, context));
+        let running = catch_panic(run_with_retries(&tool, &call, arguments, context));
         let (result, latency) = PollTimer::new(running, begun, &agent_call, "tool", &call.name).await;
         let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
         let output = ToolOutput::from_result(result);
-        span::ran(&span, &output, agent_call.scope());
-        agent_call.show(|| EventKind::ToolEnd {
+        span::record_output(&span, &output, agent_call.scope());
+        agent_call.emit_to_streams(|| EventKind::ToolEnd {
             id: Arc::clone(&call.id),
             name: Arc::clone(&call.name),
             error: output.is_error.then(|| Arc::clone(&output.content.text)),
@@ -115,7 +115,7 @@ pub(crate) async fn run_tool(
         Blocking::Never => tool.call(arguments, context).await,
         Blocking::Always => {
             let (tool, caller) = (Arc::clone(tool), context.caller.clone());
-            let work = contain(async move { tool.call(arguments, context).await })
+            let work = catch_panic(async move { tool.call(arguments, context).await })
                 .map(|result| result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into())))
                 .in_current_span();
             caller.0.run_blocking(Box::pin(work)).await
@@ -135,7 +135,7 @@ pub(crate) struct PollTimer<'a, F> {
 }
 
 /// The time that one poll may take before it is reported.
-const LONGEST_POLL: Duration = Duration::from_millis(100);
+const MAX_POLL: Duration = Duration::from_millis(100);
 
 impl<'a, F> PollTimer<'a, F> {
     /// Counts the first poll from when the future was begun to be made.
@@ -152,10 +152,10 @@ impl<F: Future + Unpin> Future for PollTimer<'_, F> {
         let polled = self.future.poll_unpin(context);
         let ended = Instant::now();
         let duration = ended.duration_since(begun);
-        if duration > LONGEST_POLL {
+        if duration > MAX_POLL {
             let Self { call, what, name, .. } = &*self;
             tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
-            call.show(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
+            call.emit_to_streams(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
         }
         polled.map(|output| (output, ended.duration_since(self.begun)))
     }

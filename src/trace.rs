@@ -15,40 +15,40 @@ use crate::provider::Usage;
 #[derive(Clone, Default)]
 pub struct Log {
     /// Shared by its clones.
-    entries: Arc<Vec<Entry>>,
+    entries: Arc<Vec<LogEntry>>,
 }
 
 /// As much of an event as a log keeps. Small, because there are several for each call.
 #[derive(Clone)]
-pub(crate) enum Entry {
+pub(crate) enum LogEntry {
     Forward(Arc<Forward>),
     Return(Arc<Return>),
     /// What a model cost.
     Usage(CallId, Box<Usage>),
 }
 
-impl Entry {
+impl LogEntry {
     /// What there is to keep of an event, if anything.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         match &event.kind {
             EventKind::Forward { forward } => Some(Self::Forward(Arc::clone(forward))),
             EventKind::Return { answer } => Some(Self::Return(Arc::clone(answer))),
-            kind => asked(kind).flatten().map(|usage| Self::Usage(event.call_id, Box::new(usage))),
+            kind => request_usage(kind).flatten().map(|usage| Self::Usage(event.call_id, Box::new(usage))),
         }
     }
 }
 
 impl Log {
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: LogEntry) {
         Arc::make_mut(&mut self.entries).push(entry);
     }
 
     /// The messages in order.
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Forward(forward) => Some(Message::Forward(forward)),
-            Entry::Return(answer) => Some(Message::Return(answer)),
-            Entry::Usage(..) => None,
+            LogEntry::Forward(forward) => Some(Message::Forward(forward)),
+            LogEntry::Return(answer) => Some(Message::Return(answer)),
+            LogEntry::Usage(..) => None,
         })
     }
 
@@ -66,7 +66,7 @@ impl Log {
 
     fn usages(&self) -> impl Iterator<Item = (CallId, Usage)> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Usage(call_id, usage) => Some((*call_id, **usage)),
+            LogEntry::Usage(call_id, usage) => Some((*call_id, **usage)),
             _ => None,
         })
     }
@@ -77,9 +77,9 @@ impl Log {
         let mut tree = CallTree::default();
         for entry in &*self.entries {
             match entry {
-                Entry::Forward(forward) => tree.begin(forward),
-                Entry::Return(answer) => tree.end(answer),
-                Entry::Usage(call_id, usage) => tree.spent(*call_id, **usage),
+                LogEntry::Forward(forward) => tree.record_forward(forward),
+                LogEntry::Return(answer) => tree.record_return(answer),
+                LogEntry::Usage(call_id, usage) => tree.record_usage(*call_id, **usage),
             }
         }
         tree
@@ -148,19 +148,19 @@ impl CallTree {
     /// Takes one more event into the tree. Events must come in the order in which they happened.
     pub fn record(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::Forward { forward } => self.begin(forward),
-            EventKind::Return { answer } => self.end(answer),
+            EventKind::Forward { forward } => self.record_forward(forward),
+            EventKind::Return { answer } => self.record_return(answer),
             EventKind::ToolEnd { .. } => self.change(event.call_id, |call| call.tools += 1),
             kind => {
-                if let Some(usage) = asked(kind) {
+                if let Some(usage) = request_usage(kind) {
                     self.change(event.call_id, |call| call.turns += 1);
-                    self.spent(event.call_id, usage.unwrap_or_default());
+                    self.record_usage(event.call_id, usage.unwrap_or_default());
                 }
             }
         }
     }
 
-    fn begin(&mut self, forward: &Forward) {
+    fn record_forward(&mut self, forward: &Forward) {
         let parent = forward.parent.and_then(|parent| self.places.get(&parent).copied());
         self.places.insert(forward.call_id, self.calls.len());
         self.calls.push(CallNode {
@@ -175,11 +175,11 @@ impl CallTree {
         });
     }
 
-    fn end(&mut self, answer: &Arc<Return>) {
+    fn record_return(&mut self, answer: &Arc<Return>) {
         self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer)));
     }
 
-    fn spent(&mut self, call_id: CallId, usage: Usage) {
+    fn record_usage(&mut self, call_id: CallId, usage: Usage) {
         self.change(call_id, |call| call.usage = call.usage + usage);
     }
 
@@ -204,7 +204,7 @@ impl CallTree {
 
 /// What it cost that a model was asked: `None` for an event that does not end a request, `Some(None)` where the
 /// server does not say.
-fn asked(kind: &EventKind) -> Option<Option<Usage>> {
+fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
     match kind {
         EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
         EventKind::ModelError { error, .. } => Some(error.partial.as_ref().and_then(|partial| partial.usage)),
@@ -235,12 +235,12 @@ impl fmt::Display for CallTree {
 impl fmt::Display for CallNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Deeper calls are numbered and no longer indented, or a chain's printout would grow with its square.
-        const INDENTED: usize = 32;
+        const MAX_INDENTED_DEPTH: usize = 32;
         /// How much of an answer is shown, in characters.
-        const SHOWN: usize = 60;
+        const MAX_SHOWN_CHARS: usize = 60;
         match self.depth {
-            depth if depth <= INDENTED => write!(f, "{:1$}", "", depth * 2)?,
-            depth => write!(f, "{:1$}[{depth}] ", "", INDENTED * 2)?,
+            depth if depth <= MAX_INDENTED_DEPTH => write!(f, "{:1$}", "", depth * 2)?,
+            depth => write!(f, "{:1$}[{depth}] ", "", MAX_INDENTED_DEPTH * 2)?,
         }
         write!(f, "{}", self.receiver)?;
         if self.usage != Usage::default() {
@@ -252,7 +252,7 @@ impl fmt::Display for CallNode {
             Some(Err(error)) => format!("error: {error}"),
         };
         let mut line = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-        write!(f, ": {}", line.by_ref().take(SHOWN).collect::<String>())?;
+        write!(f, ": {}", line.by_ref().take(MAX_SHOWN_CHARS).collect::<String>())?;
         if line.next().is_some() { f.write_str("…") } else { Ok(()) }
     }
 }

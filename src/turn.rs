@@ -54,7 +54,7 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
         return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
-    context.hear(reply);
+    context.push_reply(reply);
     let actions = context.last_tool_calls().iter().map(|call| match cut {
         true => refuse("not carried out, because the reply was cut at the limit of output tokens; try again with less"),
         false if ends_badly && !ends(call) => refuse("not carried out, because the same reply called finish"),
@@ -66,11 +66,11 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
 /// What follows from a reply without tool calls.
 fn said(context: &mut Context, reply: Reply) -> Step {
     if reply.stop_reason.is_pause() {
-        context.hear(reply);
+        context.push_reply(reply);
         return Step::Act(Vec::new());
     }
-    let flaw = reply.stop_reason.flaw().filter(|_| reply.refusal.is_none());
-    let text = context.resumed(reply.words());
+    let flaw = reply.stop_reason.failure().filter(|_| reply.refusal.is_none());
+    let text = context.resumed(reply.text_or_refusal());
     let attachments = context.attachments(reply.attachments);
     match flaw {
         None => Step::Finish(Content { text, attachments }),
@@ -122,7 +122,7 @@ mod tests {
             let tool: Arc<dyn Tool> = Arc::new(tool::function(*name, "", |_: tool::NoArguments| async { "" }));
             (Arc::new(tool.spec()), tool)
         });
-        Toolbox::new(builtin::specs()).exchange(&[], &tools.collect::<Vec<_>>()).unwrap().0
+        Toolbox::new(builtin::specs()).replace(&[], &tools.collect::<Vec<_>>()).unwrap().0
     }
 
     fn context() -> Context {

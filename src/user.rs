@@ -140,7 +140,7 @@ impl Call {
     /// read; further ones are lost, and [counted](Call::lost_events). Dropping the future loses no event.
     pub async fn next_event(&mut self) -> Option<Event> {
         if self.events.is_none() && !matches!(self.state, State::Over(..)) {
-            self.events = self.scope.observers().map(|observers| observers.stream(EVENTS_WAITING));
+            self.events = self.scope.call_observers().map(|observers| observers.stream(EVENTS_WAITING));
         }
         std::future::poll_fn(|context| {
             let is_over = self.poll_result(context).is_ready();
@@ -167,7 +167,7 @@ impl Call {
         }
         if let State::Sent(settling) = &mut self.state {
             let result = ready!(settling.poll_unpin(context));
-            let log = self.scope.observers().map(|observers| observers.take_log()).unwrap_or_default();
+            let log = self.scope.call_observers().map(|observers| observers.take_log()).unwrap_or_default();
             self.state = State::Over(result, log);
         }
         match &self.state {
@@ -181,7 +181,7 @@ impl Call {
 async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallError> {
     let withdrawn = async {
         scope.cancelled().await;
-        scope.tracker().ended().await;
+        scope.tracker().wait_or_stalled().await;
     };
     let result = tokio::select! {
         biased;
@@ -190,18 +190,18 @@ async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallErr
     };
     // What tools and actors left running.
     scope.cancel();
-    scope.tracker().ended().await;
+    scope.tracker().wait_or_stalled().await;
     result
 }
 
 /// Sends a user's Forward, whose id is in use as long as the call is under way.
 fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
     let checked = match router.is_free_for_a_user(&forward.sender) {
-        true => check_tokio(&forward.receiver).and_then(|()| router.above(forward.call_id)),
+        true => check_tokio(&forward.receiver).and_then(|()| router.parent(forward.call_id)),
         false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
     };
     match checked {
-        Ok(above) => Arc::clone(router).deliver(forward, scope, above),
+        Ok(parent) => Arc::clone(router).deliver(forward, scope, parent),
         Err(error) => Delivery::refused(|| error),
     }
 }

@@ -16,7 +16,7 @@ mod vendor;
 #[path = "counterparts/wire.rs"]
 mod wire;
 
-use agentouto::Growth;
+use agentouto::DeltaSink;
 use serde_json::{Value, json};
 
 use self::capture::Capture;
@@ -79,9 +79,9 @@ async fn sent(wire: Wire, feature: &Feature, is_streamed: bool) -> Value {
     let mut capture = Capture::start(json!({})).await;
     let provider = provider(wire, &capture.address);
     let mut observer = |_| {};
-    let mut growth = if is_streamed { Growth::shown_to(&mut observer) } else { Growth::unobserved() };
+    let mut deltas = if is_streamed { DeltaSink::to(&mut observer) } else { DeltaSink::none() };
     // Whatever the provider makes of an empty answer, it has sent its request.
-    let asking = provider.reply(&feature.request, &mut growth);
+    let asking = provider.reply(&feature.request, &mut deltas);
     tokio::select! {
         body = capture.body() => body,
         result = asking => match capture.body_now() {

@@ -106,7 +106,7 @@ impl Member {
         let is_same = |(before, now): (&Has, &Has)| before.name == now.name && before.fingerprint == now.fingerprint;
         let is_there = leaving.len() == self.has.len() && has.len() == self.has.len();
         if !is_there || !self.has.iter().zip(&has).all(is_same) {
-            runtime.exchange_tools(&leaving, joining)?;
+            runtime.replace_tools(&leaving, joining)?;
             self.has = has;
         }
         if refused != self.refused {
@@ -130,7 +130,7 @@ impl Drop for Member {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime()
             && let Err(error) =
-                runtime.exchange_tools(&self.names(&runtime.router.registry().snapshot().tools), Vec::new())
+                runtime.replace_tools(&self.names(&runtime.router.registry().snapshot().tools), Vec::new())
         {
             tracing::warn!(%error, "tools of MCP servers could not leave a runtime");
         }

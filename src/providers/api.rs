@@ -13,7 +13,7 @@ use super::http::Http;
 use super::retry::Retry;
 use super::wire::Wire;
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{Growth, Provider, Reply, Request};
+use crate::provider::{DeltaSink, Provider, Reply, Request};
 
 /// A server that speaks the wire format `W`; use it by its names [`OpenAi`](super::openai::OpenAi),
 /// [`OpenAiResponses`](super::openai_responses::OpenAiResponses), [`Anthropic`](super::anthropic::Anthropic) and
@@ -202,9 +202,9 @@ impl<W: Wire> Provider for Api<W> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-        self.retry.reply(request, growth)
+        self.retry.reply(request, deltas)
     }
 
     fn function_calling(&self, _: &str) -> Option<bool> {

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::Attachment;
-use crate::provider::{Delta, Growth, Reply, StopReason, Usage};
+use crate::provider::{Delta, DeltaSink, Reply, StopReason, Usage};
 use crate::providers::offer::Renamed;
 use crate::tool::ToolCall;
 
 /// What of a reply has arrived.
 #[derive(Debug)]
 pub struct Draft<'a, 'g> {
-    growth: &'a mut Growth<'g>,
+    deltas: &'a mut DeltaSink<'g>,
     renamed: Renamed,
     text: String,
     refusal: String,
@@ -36,9 +36,9 @@ pub(crate) struct Call {
 
 impl<'a, 'g> Draft<'a, 'g> {
     /// Nothing yet.
-    pub(crate) fn new(growth: &'a mut Growth<'g>, renamed: Renamed) -> Self {
+    pub(crate) fn new(deltas: &'a mut DeltaSink<'g>, renamed: Renamed) -> Self {
         Self {
-            growth,
+            deltas,
             renamed,
             text: String::new(),
             refusal: String::new(),
@@ -117,7 +117,7 @@ impl<'a, 'g> Draft<'a, 'g> {
     /// What the reply costs, as far as the server has told; it takes the place of what was told before.
     pub(crate) fn used(&mut self, usage: Usage) {
         self.usage = Some(usage);
-        self.growth.usage_so_far(usage);
+        self.deltas.usage_so_far(usage);
     }
 
     /// Nothing that matters is missing any more: a stream may end here.
@@ -191,9 +191,9 @@ impl<'a, 'g> Draft<'a, 'g> {
     }
 
     fn show(&mut self, delta: impl FnOnce(&Self) -> Delta) {
-        if self.growth.is_observed() {
+        if self.deltas.is_observed() {
             let delta = delta(self);
-            self.growth.delta(delta);
+            self.deltas.delta(delta);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::offer::Renamed;
 use super::sse;
 use super::wire::{Broken, Decoder, Progress, Wire};
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{Growth, Provider, Reply, Request};
+use crate::provider::{DeltaSink, Provider, Reply, Request};
 
 /// A server that speaks the wire format `W`.
 pub(crate) struct Endpoint<W: Wire> {
@@ -31,9 +31,9 @@ pub(crate) struct Endpoint<W: Wire> {
 }
 
 impl<W: Wire> Endpoint<W> {
-    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+    async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let expect = match self.streaming {
-            Streaming::WhenObserved if growth.is_observed() => Expect::Events,
+            Streaming::WhenObserved if deltas.is_observed() => Expect::Events,
             Streaming::Always => Expect::Events,
             Streaming::WhenObserved | Streaming::Never => Expect::Whole,
         };
@@ -41,7 +41,7 @@ impl<W: Wire> Endpoint<W> {
         let url = self.url(&request.agent.model, expect);
         let answer = self.http.post(&url, body.clone()).await;
         let mut answer = answer.map_err(|error| explained(error, &body))?;
-        let mut draft = Draft::new(growth, Renamed::among(&request.tools));
+        let mut draft = Draft::new(deltas, Renamed::among(&request.tools));
         let mut decoder = W::Decoder::default();
         let arrived = self.take(&mut answer, &mut decoder, &mut draft).await;
         let result = match arrived {
@@ -195,8 +195,8 @@ impl<W: Wire> Provider for Endpoint<W> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-        Box::pin(self.ask(request, growth))
+        Box::pin(self.ask(request, deltas))
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::throttle::{LONGEST_PAUSE, Throttle, backoff};
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{Growth, Provider, Reply, Request, StopReason, Usage};
+use crate::provider::{DeltaSink, Provider, Reply, Request, StopReason, Usage};
 
 /// A provider that asks another one again where that may help.
 ///
@@ -78,12 +78,12 @@ impl<P: Provider> Retry<P> {
         &mut self.inner
     }
 
-    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+    async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         self.budget().begin();
         let mut spent = None;
         let mut tries = 0;
         loop {
-            let result = self.try_once(request, growth).await;
+            let result = self.try_once(request, deltas).await;
             let error = match result {
                 Ok(reply) => return Ok(Reply { usage: sum(spent, reply.usage), ..reply }),
                 Err(error) => error,
@@ -99,12 +99,12 @@ impl<P: Provider> Retry<P> {
         }
     }
 
-    async fn try_once(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+    async fn try_once(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let pass = self.throttle.enter().await.map_err(|refused| {
             let message = format!("not asked: the server has refused all requests as too many for {refused:.0?}");
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::RateLimited, message) }
         })?;
-        let result = self.inner.reply(request, growth).await;
+        let result = self.inner.reply(request, deltas).await;
         match &result {
             Ok(_) => pass.succeeded(),
             Err(error) if error.kind == ProviderErrorKind::RateLimited => {
@@ -211,9 +211,9 @@ impl<P: Provider> Provider for Retry<P> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-        Box::pin(self.ask(request, growth))
+        Box::pin(self.ask(request, deltas))
     }
 }
 

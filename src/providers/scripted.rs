@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::Name;
-use crate::provider::{Delta, Growth, Provider, Reply, Request};
+use crate::provider::{Delta, DeltaSink, Provider, Reply, Request};
 
 /// A model that follows a script.
 ///
@@ -156,7 +156,7 @@ impl Provider for Scripted {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         let scripted = self.next(request);
         match scripted.is_instant() {
@@ -165,7 +165,7 @@ impl Provider for Scripted {
                 let pause = scripted.delay / u32::try_from(scripted.pieces.len() + 1).unwrap_or(u32::MAX);
                 tokio::time::sleep(pause).await;
                 for piece in &scripted.pieces {
-                    growth.delta(Delta::Text(Arc::clone(piece)));
+                    deltas.delta(Delta::Text(Arc::clone(piece)));
                     tokio::time::sleep(pause).await;
                 }
                 scripted.perform()

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use self::shelf::{Bounds, Shelf};
 use crate::error::CallError;
 use crate::message::{CallAgent, Caller, Content, Name};
-use crate::panics::contain;
+use crate::panics::catch_panic;
 use crate::tool::{Arguments, Progress, Tool, ToolCallId, ToolContext, ToolError, ToolSpec};
 use crate::tool_run::run_tool;
 
@@ -120,7 +120,7 @@ impl Cached {
         let caller = WatchedCaller { caller: context.caller.clone(), is_cancelled: Arc::clone(&is_cancelled) };
         let context = ToolContext { caller: Caller(Arc::new(caller)), ..context.clone() };
         let running = async move {
-            let result = contain(async move { run_tool(&tool, arguments, context).await }).await;
+            let result = catch_panic(async move { run_tool(&tool, arguments, context).await }).await;
             let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
             let is_cancelled = is_cancelled.load(Ordering::Relaxed);
             if let (Ok(content), false) = (&result, is_cancelled) {

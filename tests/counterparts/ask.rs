@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request};
+use agentouto::{Agent, CallId, ChatMessage, Delta, DeltaSink, Provider, ProviderError, Reply, Request};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -46,11 +46,11 @@ impl Manner {
 pub(crate) async fn ask(provider: &dyn Provider, request: &Request, manner: Manner) -> Asked {
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
-    let mut growth = match manner {
-        Manner::Whole => Growth::unobserved(),
-        Manner::Streamed => Growth::shown_to(&mut observer),
+    let mut deltas = match manner {
+        Manner::Whole => DeltaSink::none(),
+        Manner::Streamed => DeltaSink::to(&mut observer),
     };
-    let asking = timeout(GUARD, provider.reply(request, &mut growth));
+    let asking = timeout(GUARD, provider.reply(request, &mut deltas));
     let result = asking.await.unwrap_or_else(|_| panic!("no end within {GUARD:?}: {request:?}"));
     Asked { result, shown }
 }

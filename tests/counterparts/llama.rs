@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentouto::{
-    Agent, BoxFuture, CallError, EventKind, Growth, Provider, ProviderError, ProviderErrorKind, Reply, Request,
+    Agent, BoxFuture, CallError, DeltaSink, EventKind, Provider, ProviderError, ProviderErrorKind, Reply, Request,
     RunError, Runtime, ToolSpec, tool,
 };
 use schemars::JsonSchema;
@@ -75,9 +75,9 @@ async fn the_server_stops_within_a_second_after_a_reply_is_dropped() {
         let begun = Notify::new();
         let mut observer = |_| begun.notify_one();
         let request = request(agent("a", wire), "hello");
-        let mut growth = Growth::shown_to(&mut observer);
+        let mut deltas = DeltaSink::to(&mut observer);
         let dropped = tokio::select! {
-            result = provider.reply(&request, &mut growth) => panic!("{wire:?}: it ended: {result:?}"),
+            result = provider.reply(&request, &mut deltas) => panic!("{wire:?}: it ended: {result:?}"),
             () = begun.notified() => Instant::now(),
         };
         // By now the reply's future is dropped.
@@ -248,9 +248,9 @@ impl Provider for Shared {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-        self.0.reply(request, growth)
+        self.0.reply(request, deltas)
     }
 }
 
@@ -261,11 +261,11 @@ impl Provider for Narrowed {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async {
             let request = Request { tools: narrowed(&request.agent.name, request.context.turns()), ..request.clone() };
-            self.0.reply(&request, growth).await
+            self.0.reply(&request, deltas).await
         })
     }
 }

@@ -5,8 +5,8 @@
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::anthropic::Anthropic;
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reasoning,
-    Reply, Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
+    Reasoning, Reply, Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
     let anthropic = Anthropic::new(KEY).base_url(&server.base_url).retries(0);
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
-    let result = anthropic.reply(&hello(), &mut Growth::shown_to(&mut observer)).await;
+    let result = anthropic.reply(&hello(), &mut DeltaSink::to(&mut observer)).await;
     (result, shown)
 }
 
@@ -28,7 +28,7 @@ async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
 async fn body(request: &Request) -> Value {
     let mut server = Server::start([Answer::json(200, &json!({"content": [{"type": "text", "text": "a"}]}))]).await;
     let anthropic = Anthropic::new(KEY).base_url(&server.base_url).retries(0);
-    anthropic.reply(request, &mut Growth::unobserved()).await.unwrap();
+    anthropic.reply(request, &mut DeltaSink::none()).await.unwrap();
     server.heard().await.body
 }
 
@@ -82,7 +82,7 @@ fn result(id: &str, content: impl Into<Content>, is_error: bool) -> ChatMessage 
 async fn the_key_goes_into_its_header_and_the_path_behind_the_base() {
     let mut server = Server::start([Answer::json(200, &json!({"content": [{"type": "text", "text": "a"}]}))]).await;
     let anthropic = Anthropic::new(format!(" {KEY}\n")).base_url(&server.base_url).header("anthropic-beta", "x-1");
-    assert_eq!(anthropic.reply(&hello(), &mut Growth::unobserved()).await, Ok(Reply::text("a")));
+    assert_eq!(anthropic.reply(&hello(), &mut DeltaSink::none()).await, Ok(Reply::text("a")));
     let head = server.heard().await.head;
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
     for header in [&*format!("x-api-key: {KEY}"), "anthropic-version: 2023-06-01", "anthropic-beta: x-1"] {
@@ -283,7 +283,7 @@ async fn fault_8_and_9_an_overload_within_a_stream_is_tried_again_unless_somethi
     let fine = Answer::events(events(&[said("fine"), end("end_turn").to_vec()].concat()));
     let server = Server::start([early, fine]).await;
     let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
-    let reply = anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap();
+    let reply = anthropic.reply(&hello(), &mut DeltaSink::none()).await.unwrap();
     assert_eq!(reply.text.as_deref(), Some("fine"));
     // The first try has cost something too.
     assert_eq!(reply.usage.map(|usage| usage.input_tokens), Some(84));
@@ -291,7 +291,7 @@ async fn fault_8_and_9_an_overload_within_a_stream_is_tried_again_unless_somethi
     let late = Answer::events(events(&[said("half"), vec![overloaded]].concat()));
     let mut server = Server::start([late, Answer::events("")]).await;
     let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
-    let error = anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
+    let error = anthropic.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     assert_eq!((error.kind, error.request_id.as_deref()), (Overloaded, Some("req_1")));
     assert_eq!(&*error.message, "Overloaded (request req_1)");
     assert_eq!(error.partial.unwrap().text.as_deref(), Some("half"));
@@ -312,7 +312,7 @@ async fn fault_38_unknown_events_are_passed_over_and_named_once() {
     let server = Server::start([Answer::events(&*stream), Answer::events(&*stream)]).await;
     let anthropic = Anthropic::new(KEY).base_url(&server.base_url);
     for _ in 0..2 {
-        assert_eq!(anthropic.reply(&hello(), &mut Growth::unobserved()).await.unwrap().text.as_deref(), Some("a"));
+        assert_eq!(anthropic.reply(&hello(), &mut DeltaSink::none()).await.unwrap().text.as_deref(), Some("a"));
     }
     let said = trace.text();
     assert_eq!((said.lines().count(), said.contains("invented_later")), (1, true), "{said}");

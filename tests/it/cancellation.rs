@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    BoxFuture, CallError, EventKind, Events, Growth, Message, Provider, ProviderError, Reply, Report, Request,
+    BoxFuture, CallError, DeltaSink, EventKind, Events, Message, Provider, ProviderError, Reply, Report, Request,
     RunError, Runtime, RuntimeBuilder, ToolContext, ToolError, Usage,
 };
 use futures_util::poll;
@@ -94,7 +94,7 @@ async fn fault_45_a_request_to_a_model_is_dropped_and_what_is_known_of_its_cost_
         fn reply<'a>(
             &'a self,
             _: &'a Request,
-            growth: &'a mut Growth<'_>,
+            deltas: &'a mut DeltaSink<'_>,
         ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
             struct Connection(mpsc::UnboundedSender<&'static str>);
             impl Drop for Connection {
@@ -104,7 +104,7 @@ async fn fault_45_a_request_to_a_model_is_dropped_and_what_is_known_of_its_cost_
             }
             Box::pin(async move {
                 let _connection = Connection(self.0.clone());
-                growth.usage_so_far(Usage { input_tokens: 70, output_tokens: 7, ..Usage::default() });
+                deltas.usage_so_far(Usage { input_tokens: 70, output_tokens: 7, ..Usage::default() });
                 let _ = self.0.send("open");
                 std::future::pending().await
             })
@@ -193,7 +193,11 @@ struct AndWait {
 }
 
 impl Provider for AndWait {
-    fn reply<'a>(&'a self, request: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             match (&*request.agent.name, request.context.turns()) {
                 ("tool", 0) => Ok(Reply::tool("drops", json!({}))),

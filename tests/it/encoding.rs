@@ -7,7 +7,7 @@ use agentouto::providers::openai::OpenAi;
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, Growth, Provider, ProviderError, Reply,
+    Agent, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, DeltaSink, Provider, ProviderError, Reply,
     Request, Runtime,
 };
 use serde_json::{Value, json};
@@ -25,12 +25,12 @@ impl Provider for Twice {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async {
             let copy = request.clone();
-            self.anew.reply(&copy, &mut Growth::unobserved()).await?;
-            self.kept.reply(request, growth).await
+            self.anew.reply(&copy, &mut DeltaSink::none()).await?;
+            self.kept.reply(request, deltas).await
         })
     }
 }
@@ -126,7 +126,7 @@ async fn what_a_model_made_goes_back_in_its_reply_or_is_named_there() {
     let request = request(Agent::new("a", "").model("m"), "", &messages, &[]);
     let sent = async |provider: fn(&str) -> Box<dyn Provider>, list: &str| {
         let mut server = Server::start([Answer::json(200, &json!({}))]).await;
-        let _nothing = provider(&server.base_url).reply(&request, &mut Growth::unobserved()).await;
+        let _nothing = provider(&server.base_url).reply(&request, &mut DeltaSink::none()).await;
         server.heard().await.body[list].take()
     };
     let named = "[attached: image/png a.png]\n[attached: https://a.b/c.pdf]";

@@ -6,8 +6,8 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, BoxFuture, CallError, ChatMessage, EventKind, Growth, Message, Provider, ProviderError, ProviderErrorKind,
-    Reply, Request, RuntimeBuilder, StopReason, Tool, ToolCall,
+    Agent, BoxFuture, CallError, ChatMessage, DeltaSink, EventKind, Message, Provider, ProviderError,
+    ProviderErrorKind, Reply, Request, RuntimeBuilder, StopReason, Tool, ToolCall,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -479,7 +479,11 @@ async fn fault_55_a_tool_that_blocks_an_async_thread_is_reported() {
 async fn fault_55_a_provider_that_blocks_an_async_thread_is_reported() {
     struct Blocking;
     impl Provider for Blocking {
-        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            _: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
             Box::pin(async {
                 std::thread::sleep(Duration::from_millis(150));
                 Ok(Reply::text("done"))

@@ -7,8 +7,8 @@ use agentouto::providers::Streaming;
 use agentouto::providers::google::Google;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reasoning,
-    Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
+    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::server::{Answer, KEY, Server};
 async fn sent(request: &Request) -> (String, Value) {
     let mut server = Server::start([Answer::json(200, &json!({}))]).await;
     let google = Google::new(KEY).base_url(&server.base_url);
-    google.reply(request, &mut Growth::unobserved()).await.unwrap_err();
+    google.reply(request, &mut DeltaSink::none()).await.unwrap_err();
     let heard = server.heard().await;
     assert!(heard.head.contains(&format!("x-goog-api-key: {KEY}\r\n")), "{}", heard.head);
     (heard.head.lines().next().unwrap().to_owned(), heard.body)
@@ -41,7 +41,7 @@ async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
     let google = Google::new(KEY).base_url(&server.base_url).retries(0);
-    let result = google.reply(&hello(), &mut Growth::shown_to(&mut observer)).await;
+    let result = google.reply(&hello(), &mut DeltaSink::to(&mut observer)).await;
     (result, shown)
 }
 
@@ -182,7 +182,7 @@ async fn the_model_and_the_way_to_answer_are_in_the_path() {
     assert_eq!(sent(&tuned).await.0, "POST /v1/tunedModels/x:generateContent HTTP/1.1");
     let mut server = Server::start([Answer::json(200, &json!({}))]).await;
     let google = Google::keyless(&server.base_url).streaming(Streaming::Always);
-    google.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
+    google.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     let head = server.heard().await.head;
     assert!(head.starts_with("POST /v1/models/m:streamGenerateContent?alt=sse HTTP/1.1\r\n"), "{head}");
     assert!(!head.contains("x-goog-api-key"), "{head}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{
-    BoxFuture, CallError, Caller, Forward, Growth, Incoming, Provider, ProviderError, Reply, Request, Runtime,
+    BoxFuture, CallError, Caller, DeltaSink, Forward, Incoming, Provider, ProviderError, Reply, Request, Runtime,
     ToolContext,
 };
 use futures_util::{FutureExt as _, poll};
@@ -106,7 +106,11 @@ async fn the_streams_of_a_runtime_tell_of_calls_that_outlive_its_handles() {
 async fn a_runtime_whose_contents_panic_when_they_are_dropped_harms_no_call() {
     struct Grenade;
     impl Provider for Grenade {
-        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            _: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
             Box::pin(async { Ok(Reply::text("done")) })
         }
     }

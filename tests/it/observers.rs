@@ -233,8 +233,8 @@ impl Meddler {
         drop(stream);
         self.runtime.leave("x");
         let _ = self.runtime.join(Agent::new("x", "Another."));
-        self.runtime.leave_tool("t");
-        let _ = self.runtime.join_tool(tool::function("t", "", |_: NoArguments| async {}));
+        self.runtime.remove_tool("t");
+        let _ = self.runtime.add_tool(tool::function("t", "", |_: NoArguments| async {}));
         self.call.lock().unwrap().cancel();
         assert!(self.runtime.invocations() < 1_000);
     }
@@ -304,9 +304,9 @@ async fn replies_that_nobody_observes_are_not_shown_piece_by_piece() {
         fn reply<'a>(
             &'a self,
             _: &'a Request,
-            growth: &'a mut agentouto::Growth<'_>,
+            deltas: &'a mut agentouto::DeltaSink<'_>,
         ) -> agentouto::BoxFuture<'a, Result<Reply, agentouto::ProviderError>> {
-            self.0.lock().unwrap().push(growth.is_observed());
+            self.0.lock().unwrap().push(deltas.is_observed());
             Box::pin(std::future::ready(Ok(Reply::text("ok"))))
         }
     }

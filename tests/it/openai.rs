@@ -7,7 +7,7 @@ mod requests;
 
 use agentouto::providers::Streaming;
 use agentouto::providers::openai::OpenAi;
-use agentouto::{Agent, CallId, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request, ToolSpec};
+use agentouto::{Agent, CallId, ChatMessage, Delta, DeltaSink, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::server::{Answer, KEY, Server};
@@ -38,7 +38,7 @@ async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
 async fn ask_at(openai: &OpenAi) -> (Result<Reply, ProviderError>, Vec<Delta>) {
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
-    let result = openai.reply(&hello(), &mut Growth::shown_to(&mut observer)).await;
+    let result = openai.reply(&hello(), &mut DeltaSink::to(&mut observer)).await;
     (result, shown)
 }
 

@@ -5,7 +5,7 @@ use agentouto::ProviderErrorKind::*;
 use agentouto::providers::Streaming;
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reply,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError, Reply,
     Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn agent() -> Agent {
 async fn sent(request: &Request, streaming: Streaming) -> Value {
     let mut server = Server::start([Answer::json(200, &json!({}))]).await;
     let openai = OpenAiResponses::new(KEY).base_url(&server.base_url).streaming(streaming).retries(0);
-    openai.reply(request, &mut Growth::unobserved()).await.unwrap_err();
+    openai.reply(request, &mut DeltaSink::none()).await.unwrap_err();
     let heard = server.heard().await;
     assert!(heard.head.starts_with("POST /v1/responses HTTP/1.1\r\n"), "{}", heard.head);
     assert!(heard.head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{}", heard.head);
@@ -40,7 +40,7 @@ async fn ask(answer: Answer) -> (Result<Reply, ProviderError>, Vec<Delta>) {
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
     let hello = request(agent(), "", &[ChatMessage::user("hello")], &[]);
-    let result = openai.reply(&hello, &mut Growth::shown_to(&mut observer)).await;
+    let result = openai.reply(&hello, &mut DeltaSink::to(&mut observer)).await;
     (result, shown)
 }
 

@@ -602,13 +602,13 @@ async fn tools_are_offered_in_the_order_in_which_they_joined_and_asked_once_what
     let asked = Arc::default();
     let runtime = team(model, ["a"]).tool(Counted("z", Arc::clone(&asked))).build().unwrap();
     let offered = || async { runtime.run("a", "go").await.unwrap().output.to_string() };
-    runtime.join_tool(Counted("y", Arc::clone(&asked))).unwrap();
-    runtime.join_tool(Counted("b", Arc::clone(&asked))).unwrap();
+    runtime.add_tool(Counted("y", Arc::clone(&asked))).unwrap();
+    runtime.add_tool(Counted("b", Arc::clone(&asked))).unwrap();
     assert_eq!(offered().await, "z y b call_agent finish");
-    assert!(runtime.leave_tool("z") && !runtime.leave_tool("z"));
-    let taken = runtime.join_tool(Counted("y", Arc::clone(&asked))).unwrap_err();
+    assert!(runtime.remove_tool("z") && !runtime.remove_tool("z"));
+    let taken = runtime.add_tool(Counted("y", Arc::clone(&asked))).unwrap_err();
     assert_eq!(taken.to_string(), "tool `y`: the name is taken");
-    runtime.join_tool(Counted("z", Arc::clone(&asked))).unwrap();
+    runtime.add_tool(Counted("z", Arc::clone(&asked))).unwrap();
     assert_eq!(offered().await, "y b z call_agent finish");
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 5);
 }
@@ -771,7 +771,7 @@ mod reentrance {
         fn change(&self) {
             self.0.leave("a");
             self.0.join(Agent::new("a", "Another.")).unwrap();
-            self.0.leave_tool("t");
+            self.0.remove_tool("t");
         }
     }
 
@@ -812,9 +812,9 @@ mod reentrance {
     fn a_tool_may_change_the_team_when_it_joins_leaves_or_is_refused() {
         check(|| {
             let runtime = fake();
-            runtime.join_tool(Changing(runtime.clone(), "u")).unwrap();
-            assert!(runtime.join_tool(Changing(runtime.clone(), "u")).is_err());
-            assert!(runtime.leave_tool("u") && !runtime.leave_tool("u"));
+            runtime.add_tool(Changing(runtime.clone(), "u")).unwrap();
+            assert!(runtime.add_tool(Changing(runtime.clone(), "u")).is_err());
+            assert!(runtime.remove_tool("u") && !runtime.remove_tool("u"));
         });
     }
 

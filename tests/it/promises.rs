@@ -12,8 +12,8 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, Blocking, NoArguments};
 use agentouto::{
-    Agent, Arguments, BoxFuture, CallError, CallId, Content, Event, EventKind, Events, Growth, Incoming, Log, Message,
-    Provider, ProviderError, Reply, ReplyPort, Request, Runtime, RuntimeBuilder, Tool, ToolContext, ToolError,
+    Agent, Arguments, BoxFuture, CallError, CallId, Content, DeltaSink, Event, EventKind, Events, Incoming, Log,
+    Message, Provider, ProviderError, Reply, ReplyPort, Request, Runtime, RuntimeBuilder, Tool, ToolContext, ToolError,
     ToolSpec, Usage,
 };
 use futures_util::FutureExt as _;
@@ -685,7 +685,7 @@ impl Provider for Costly {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let left: usize = request.context.input().parse().unwrap_or(self.depth);
@@ -693,7 +693,7 @@ impl Provider for Costly {
                 return Ok(Reply::call_agent("a", &(left - 1).to_string()));
             }
             let _dropping = Dropping(self.drop_takes);
-            growth.usage_so_far(Usage { input_tokens: 70, output_tokens: 7, ..Usage::default() });
+            deltas.usage_so_far(Usage { input_tokens: 70, output_tokens: 7, ..Usage::default() });
             self.is_asked.notify_one();
             pending().await
         })
@@ -728,7 +728,11 @@ fn the_cost_of_a_model_is_known_however_deep_it_was_when_the_call_was_cancelled(
 fn a_call_that_is_over_makes_no_forward() {
     struct Blocks(Mutex<mpsc::Receiver<()>>, Arc<Notify>);
     impl Provider for Blocks {
-        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            _: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
             self.1.notify_one();
             let _ = self.0.lock().unwrap().recv();
             Box::pin(async { Ok(Reply::call_agent("a", "again")) })
@@ -759,7 +763,11 @@ fn a_call_that_is_over_makes_no_forward() {
 fn a_call_that_is_over_runs_no_tool() {
     struct Blocks(Mutex<mpsc::Receiver<()>>, Arc<Notify>);
     impl Provider for Blocks {
-        fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            _: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
             self.1.notify_one();
             let _ = self.0.lock().unwrap().recv();
             let pays = (0..100).fold(Reply::default(), |reply, _| reply.and_tool("pay", json!({})));
@@ -835,7 +843,7 @@ async fn a_tool_that_has_left_and_panics_in_its_drop_says_so_to_the_model() {
             ToolSpec { name: "grenade".into(), description: "".into(), parameters: json!({"type": "object"}) }
         }
         fn call(&self, _: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
-            assert!(self.0.get().unwrap().leave_tool("grenade"));
+            assert!(self.0.get().unwrap().remove_tool("grenade"));
             Box::pin(async { Ok("given".into()) })
         }
     }
@@ -940,8 +948,8 @@ fn a_waker_may_use_the_runtime() {
             let events = self.0.events(5);
             *self.2.lock().unwrap() = Some(events);
             let tool = tool::function("t", "", |_: NoArguments| async {});
-            self.0.join_tool(tool).unwrap();
-            self.0.leave_tool("t");
+            self.0.add_tool(tool).unwrap();
+            self.0.remove_tool("t");
             self.1.lock().unwrap().iter().for_each(agentouto::Call::cancel);
             let _ = self.0.user("w").forward("b", "x").now_or_never();
         }
@@ -1132,8 +1140,8 @@ fn peers_and_tools_come_and_go_under_many_calls() {
             loop {
                 changes.leave("\u{110c}\u{1161}\u{11a8}\u{1100}\u{1161}");
                 let _ = changes.join(Agent::new("작가", "Writes."));
-                let _ = changes.join_tool(tool::function("t", "", |_: NoArguments| async {}));
-                changes.leave_tool("t");
+                let _ = changes.add_tool(tool::function("t", "", |_: NoArguments| async {}));
+                changes.remove_tool("t");
                 tokio::task::yield_now().await;
             }
         });

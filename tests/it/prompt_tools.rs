@@ -11,8 +11,8 @@ use agentouto::providers::prompt_tools::{Dialect, PromptTools, Template};
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BoxFuture, CallId, ChatMessage, Content, Context, Delta, EventKind, Forward,
-    Growth, Provider, ProviderError, Reply, Request, Runtime, RuntimeBuilder, StopReason, Tool, ToolOutput, ToolSpec,
+    Agent, Attachment, AttachmentKind, BoxFuture, CallId, ChatMessage, Content, Context, Delta, DeltaSink, EventKind,
+    Forward, Provider, ProviderError, Reply, Request, Runtime, RuntimeBuilder, StopReason, Tool, ToolOutput, ToolSpec,
     Usage,
 };
 use schemars::JsonSchema;
@@ -60,7 +60,7 @@ impl Provider for Model {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         let nth = {
             let mut asked = self.asked.lock().unwrap();
@@ -69,7 +69,7 @@ impl Provider for Model {
         };
         let said = self.said.get(nth).cloned().unwrap_or_else(|| panic!("the script has ended"));
         let one = Arc::new(Scripted::computed(move |_| said.clone()));
-        Box::pin(async move { one.reply(request, growth).await })
+        Box::pin(async move { one.reply(request, deltas).await })
     }
 }
 
@@ -204,10 +204,10 @@ async fn what_a_reply_cost_is_known_when_its_call_is_cancelled() {
         fn reply<'a>(
             &'a self,
             _: &'a Request,
-            growth: &'a mut Growth<'_>,
+            deltas: &'a mut DeltaSink<'_>,
         ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-            growth.usage_so_far(Usage { input_tokens: 9, ..Usage::default() });
-            growth.delta(Delta::Text("so far".into()));
+            deltas.usage_so_far(Usage { input_tokens: 9, ..Usage::default() });
+            deltas.delta(Delta::Text("so far".into()));
             Box::pin(std::future::pending())
         }
     }
@@ -293,7 +293,7 @@ async fn whether_a_model_is_asked_natively_is_configured_or_declared_or_decided_
             context: Context::new("system".into(), &forward),
             tools: tools.into(),
         };
-        wrap(PromptTools::around(seen.clone())).reply(&request, &mut Growth::unobserved()).await.unwrap();
+        wrap(PromptTools::around(seen.clone())).reply(&request, &mut DeltaSink::none()).await.unwrap();
         let seen = seen.tools.lock().unwrap().take();
         seen.unwrap()
     };
@@ -319,7 +319,11 @@ struct Seen {
 }
 
 impl Provider for Seen {
-    fn reply<'a>(&'a self, request: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         *self.tools.lock().unwrap() = Some((request.context.system().to_owned(), request.tools.len()));
         Box::pin(async { Ok(Reply::text("ok")) })
     }

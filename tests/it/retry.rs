@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::Retry;
 use agentouto::{
-    Agent, BoxFuture, CallId, Growth, Provider, ProviderError, ProviderErrorKind, Reply, Request, StopReason, Usage,
+    Agent, BoxFuture, CallId, DeltaSink, Provider, ProviderError, ProviderErrorKind, Reply, Request, StopReason, Usage,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -41,7 +41,7 @@ impl<F: Fn(usize) -> Result<Reply, ProviderError>> Server<F> {
 }
 
 impl<F: Fn(usize) -> Result<Reply, ProviderError> + Send + Sync + 'static> Provider for Server<F> {
-    fn reply<'a>(&'a self, _: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+    fn reply<'a>(&'a self, _: &'a Request, _: &'a mut DeltaSink<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async {
             let nth = {
                 let mut tries = self.tries.lock().unwrap();
@@ -61,7 +61,7 @@ fn request() -> Request {
 }
 
 async fn ask(provider: &impl Provider) -> Result<Reply, ProviderError> {
-    provider.reply(&request(), &mut Growth::unobserved()).await
+    provider.reply(&request(), &mut DeltaSink::none()).await
 }
 
 fn error(kind: ProviderErrorKind) -> ProviderError {
@@ -176,8 +176,8 @@ async fn fault_42_ten_thousand_failing_calls_make_no_storm() {
         server.thinks = SECOND;
         let provider = Retry::around(server.clone());
         let request = request();
-        let mut growths: Vec<_> = (0..10_000).map(|_| Growth::unobserved()).collect();
-        let calls = growths.iter_mut().map(|growth| provider.reply(&request, growth));
+        let mut growths: Vec<_> = (0..10_000).map(|_| DeltaSink::none()).collect();
+        let calls = growths.iter_mut().map(|deltas| provider.reply(&request, deltas));
         let answers = unconstrained(join_all(calls)).await;
         assert!(answers.into_iter().all(|answer| answer.is_err_and(|error| error.kind == kind)), "{kind:?}");
         assert!((10_000..=12_000).contains(&server.tries()), "{kind:?}: {} tries", server.tries());

@@ -107,18 +107,18 @@ async fn tools_join_and_leave_for_calls_that_begin_later() {
     let said = async |input: &str| runtime.run("a", input).await.unwrap().output.to_string();
     assert_eq!(said("list").await, "first call_agent finish");
 
-    runtime.join_tool(tool("net")).unwrap();
+    runtime.add_tool(tool("net")).unwrap();
     assert_eq!(said("list").await, "first net call_agent finish");
     assert_eq!(said("use").await, "net");
     for (name, reason) in [("net", "taken"), ("finish", "reserved"), ("", "empty")] {
-        let refused = runtime.join_tool(tool(name)).unwrap_err();
+        let refused = runtime.add_tool(tool(name)).unwrap_err();
         assert!(matches!(&refused, BuildError::Name { what: "tool", .. }), "{refused:?}");
         assert!(refused.to_string().contains(reason), "{refused}");
     }
 
-    assert!(runtime.leave_tool("net"));
-    assert!(!runtime.leave_tool("net"), "it is gone");
-    assert!(!runtime.leave_tool("finish"), "it is part of the runtime");
+    assert!(runtime.remove_tool("net"));
+    assert!(!runtime.remove_tool("net"), "it is gone");
+    assert!(!runtime.remove_tool("finish"), "it is part of the runtime");
     assert_eq!(said("list").await, "first call_agent finish");
     assert!(said("use").await.starts_with("Error: [net] Tool not found"));
 }

@@ -9,8 +9,8 @@ use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, Effort, Growth, Provider, ProviderError, Reasoning,
-    Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
+    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn answer(wire: Wire, call: Option<&str>) -> Value {
 /// The body in which a request is sent.
 async fn sent(wire: Wire, request: &Request) -> Value {
     let mut server = Server::start([Answer::json(200, &answer(wire, None))]).await;
-    provider(wire, &server.base_url).reply(request, &mut Growth::unobserved()).await.unwrap();
+    provider(wire, &server.base_url).reply(request, &mut DeltaSink::none()).await.unwrap();
     server.heard().await.body
 }
 
@@ -90,7 +90,7 @@ fn of(model: &str) -> Agent {
 
 /// What a whole answer becomes.
 async fn read(openai: OpenAi, server: &Server) -> Result<Reply, ProviderError> {
-    openai.base_url(&server.base_url).retries(0).reply(&hello(), &mut Growth::unobserved()).await
+    openai.base_url(&server.base_url).retries(0).reply(&hello(), &mut DeltaSink::none()).await
 }
 
 async fn read_whole(body: &Value) -> Result<Reply, ProviderError> {
@@ -134,7 +134,7 @@ async fn claude_models_get_the_settings_that_they_take() {
 async fn a_limit_without_room_for_a_budget_is_refused_before_anything_is_sent() {
     let agent = of("claude-sonnet-4-5").max_output_tokens(800).reasoning(Effort::High);
     let asked = request(agent, "", &[ChatMessage::user("hello")], &[]);
-    let error = provider(Messages, "http://127.0.0.1:1").reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
+    let error = provider(Messages, "http://127.0.0.1:1").reply(&asked, &mut DeltaSink::none()).await.unwrap_err();
     let said = "the request cannot be written: `max_output_tokens` is 800, and reasoning takes at least 1024 of them; \
                 raise it or leave out `reasoning`";
     assert_eq!((error.kind, &*error.message), (InvalidRequest, said));
@@ -165,7 +165,7 @@ async fn openai_models_get_the_settings_that_they_take_beside_tools() {
     let asked = |tools: &[ToolSpec]| request(agent.clone(), "", &[ChatMessage::user("hello")], tools);
     let openai = provider(Chat, "http://127.0.0.1:1");
     let tools = [tool("search", json!({"type": "object", "properties": {}}))];
-    let error = openai.reply(&asked(&tools), &mut Growth::unobserved()).await.unwrap_err();
+    let error = openai.reply(&asked(&tools), &mut DeltaSink::none()).await.unwrap_err();
     let said = "the request cannot be written: `gpt-5.6` takes tools beside reasoning in the Responses API only: use the \
                 provider `OpenAiResponses` for agent `a`, or `Effort::None`";
     assert_eq!((error.kind, &*error.message), (InvalidRequest, said));
@@ -221,7 +221,7 @@ async fn a_setting_that_a_server_refuses_is_named_with_a_way_out() {
             .extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "high"}}));
         let asked = request(agent, "", &[ChatMessage::user("hello")], &[]);
         let openai = OpenAi::keyless(&server.base_url).retries(0);
-        let refused = openai.reply(&asked, &mut Growth::unobserved()).await.unwrap_err();
+        let refused = openai.reply(&asked, &mut DeltaSink::none()).await.unwrap_err();
         assert_eq!(&*refused.message, format!("HTTP 400: {message}{}", key.map(way_out).unwrap_or_default()));
     }
 }
@@ -274,7 +274,7 @@ async fn a_name_that_no_vendor_takes_is_shown_as_the_tools_own() {
     let mut shown = Vec::new();
     let mut observer = |delta| shown.push(delta);
     let openai = OpenAi::keyless(&server.base_url).retries(0);
-    let reply = openai.reply(&asked, &mut Growth::shown_to(&mut observer)).await.unwrap();
+    let reply = openai.reply(&asked, &mut DeltaSink::to(&mut observer)).await.unwrap();
     assert_eq!(reply.tool_calls, [ToolCall::new("c", own, "{}")]);
     let names: Vec<_> =
         shown.iter().map(|delta| matches!(delta, Delta::ToolCall { name, .. } if **name == *own)).collect();
@@ -391,7 +391,7 @@ async fn second_turn(profile: Profile, model: &str) -> Value {
     let asked = request(agent, "", &[ChatMessage::user("x"), recorded(reply), result], &[]);
     let mut server = Server::start([Answer::json(200, &answer(Chat, None))]).await;
     let openai = OpenAi::keyless(&server.base_url).profile(profile).retries(0);
-    openai.reply(&asked, &mut Growth::unobserved()).await.unwrap();
+    openai.reply(&asked, &mut DeltaSink::none()).await.unwrap();
     server.heard().await.body
 }
 
@@ -435,7 +435,7 @@ async fn each_profile_sends_what_its_server_takes() {
     let mut server = Server::start([Answer::json(200, &answer(Chat, None))]).await;
     // The address comes after the profile.
     let mistral = OpenAi::keyless("").profile(Profile::Mistral).base_url(&server.base_url).retries(0);
-    mistral.reply(&asked, &mut Growth::unobserved()).await.unwrap();
+    mistral.reply(&asked, &mut DeltaSink::none()).await.unwrap();
     assert_eq!(roles(&server.heard().await.body), ["assistant", "tool", "assistant", "user"]);
 
     let thought = async |model| second_turn(Profile::Groq, model).await["messages"][1]["reasoning"].take();
@@ -462,7 +462,7 @@ async fn a_header_whose_value_expires_is_asked_for_before_each_request_and_shown
             }
         }
     });
-    let ask = async || openai.reply(&hello(), &mut Growth::unobserved()).await;
+    let ask = async || openai.reply(&hello(), &mut DeltaSink::none()).await;
     ask().await.unwrap();
     assert!(server.heard().await.head.contains("authorization: Bearer canary-1-0123456789\r\n"));
     let error = ask().await.unwrap_err();
@@ -479,7 +479,7 @@ async fn secrets_of_headers_and_addresses_show_in_no_error() {
     let address = server.base_url.replace("http://", "http://me:pass%200123456789@");
     let openai = OpenAi::keyless(&format!("{address}?api-version=preview&key=query%200123456789")).retries(0);
     let openai = openai.header("authorization", "Bearer header-0123456789");
-    let error = openai.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
+    let error = openai.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     assert_eq!(&*error.message, "HTTP 401: no [redacted], no [redacted], no [redacted] in preview");
     assert!(!format!("{openai:?}").contains("0123456789"));
 }
@@ -497,7 +497,7 @@ async fn a_query_of_the_address_stands_behind_the_path_and_a_whole_address_is_no
         let mut server = Server::start([Answer::json(200, &answer(wire, None))]).await;
         let base_url = format!("{}{path}", server.base_url);
         let asked = request(Agent::new("a", ""), "", &[ChatMessage::user("x")], &[]);
-        provider(wire, &base_url).reply(&asked, &mut Growth::unobserved()).await.unwrap();
+        provider(wire, &base_url).reply(&asked, &mut DeltaSink::none()).await.unwrap();
         let head = server.heard().await.head;
         assert!(head.starts_with(&format!("POST {expected} HTTP/1.1\r\n")), "{head}");
     }
@@ -627,7 +627,7 @@ async fn a_call_that_a_server_could_not_read_is_asked_for_again() {
     let failed = json!({"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}});
     let server = Server::start([Answer::json(400, &failed), Answer::json(200, &answer(Chat, None))]).await;
     let openai = OpenAi::keyless(&server.base_url);
-    let reply = openai.reply(&hello(), &mut Growth::unobserved()).await.unwrap();
+    let reply = openai.reply(&hello(), &mut DeltaSink::none()).await.unwrap();
     assert_eq!((reply.text.as_deref(), reply.stop_reason), (Some("done"), StopReason::Stop));
 }
 
@@ -656,6 +656,6 @@ async fn a_key_that_is_wrong_is_told_so_whatever_the_status() {
         json!({"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}});
     let server = Server::start([Answer::json(400, &body)]).await;
     let google = Google::new(KEY).base_url(&server.base_url).retries(0);
-    let error = google.reply(&hello(), &mut Growth::unobserved()).await.unwrap_err();
+    let error = google.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     assert_eq!(error.kind, Authentication);
 }

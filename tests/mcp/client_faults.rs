@@ -329,7 +329,7 @@ async fn fault_104_collisions_are_named_after_their_servers_whatever_the_order()
     };
     let own = || tool::function("mine", "Ours.", async |_: tool::NoArguments| "ours");
     let (runtime, forwards) = (runtime(), servers("one", "two").await.unwrap());
-    runtime.join_tool(own()).unwrap();
+    runtime.add_tool(own()).unwrap();
     forwards.join(&runtime).unwrap();
     let of_one = ["one__both", "one__clerk", "one__do", "one__finish", "one__mine", "one__user"];
     let of_two = ["two__both", "two__do", "other"];
@@ -380,7 +380,7 @@ async fn a_runtime_that_was_joined_ends_with_its_last_handle() {
             let _held = &held;
             std::future::ready("held")
         });
-        runtime.join_tool(holds).unwrap();
+        runtime.add_tool(holds).unwrap();
         servers.join(&runtime).unwrap();
     }
     assert_eq!(Arc::strong_count(&captured), 1);
@@ -406,11 +406,11 @@ async fn tools_leave_one_runtime_and_stay_in_another() {
 #[tokio::test]
 async fn a_tool_of_others_that_took_the_name_of_one_is_left_alone() {
     let (runtime, servers) = with(hostile(&[])).await;
-    assert!(runtime.leave_tool("do"));
+    assert!(runtime.remove_tool("do"));
     servers.join(&runtime).unwrap();
     assert_eq!(offered(&runtime).await, ["do"], "joined again, it has all of them");
-    assert!(runtime.leave_tool("do"));
-    runtime.join_tool(tool::function("do", "Mine.", |_: tool::NoArguments| async { "mine" })).unwrap();
+    assert!(runtime.remove_tool("do"));
+    runtime.add_tool(tool::function("do", "Mine.", |_: tool::NoArguments| async { "mine" })).unwrap();
     servers.join(&runtime).unwrap();
     assert_eq!(offered(&runtime).await, ["do", "srv__do"]);
     assert!(servers.leave(&runtime));

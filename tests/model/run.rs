@@ -406,9 +406,9 @@ async fn change(world: Arc<World>, runtime: Runtime) {
         call_versioned(&world, &runtime).await;
     }
     for _ in 0..world.program.tool_changes {
-        runtime.leave_tool(Who::Guest.name());
+        runtime.remove_tool(Who::Guest.name());
         tokio::task::yield_now().await;
-        if let Err(error) = runtime.join_tool(team::function(&world, Who::Guest.name())) {
+        if let Err(error) = runtime.add_tool(team::function(&world, Who::Guest.name())) {
             world.flaw(format!("the guest could not join: {error}"));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, Blocking};
 use agentouto::{
-    Agent, Arguments, BoxFuture, BuildError, CallError, CallId, Caller, ChatMessage, Content, Forward, Growth,
+    Agent, Arguments, BoxFuture, BuildError, CallError, CallId, Caller, ChatMessage, Content, DeltaSink, Forward,
     Incoming, Progress, Provider, ProviderError, ProviderErrorKind, Reply, Request, Runtime, Tool, ToolContext,
     ToolError, ToolOutput, ToolSpec,
 };
@@ -85,7 +85,7 @@ impl Provider for Model {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         let (world, node) = (&self.world, node_of(request.context.input()));
         let alive = world.enter(node);
@@ -93,7 +93,7 @@ impl Provider for Model {
         let Node { deed, turns, .. } = &world.program.nodes[node];
         let is_last = request.context.turns() == turns.len();
         let is_scripted = !is_last || matches!(deed, Deed::Return | Deed::Finish | Deed::Fail);
-        let scripted = is_scripted.then(|| self.scripted.reply(request, growth));
+        let scripted = is_scripted.then(|| self.scripted.reply(request, deltas));
         Box::pin(async move {
             let _alive = alive;
             match scripted {

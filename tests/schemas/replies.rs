@@ -1,6 +1,6 @@
 //! Replies with something that must be sent back, after the vendors' documentation.
 
-use agentouto::{Agent, ChatMessage, Growth, ToolOutput};
+use agentouto::{Agent, ChatMessage, DeltaSink, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::capture::Capture;
@@ -11,7 +11,7 @@ use crate::wire::{Wire, provider};
 pub(crate) async fn reasoned(wire: Wire) -> Vec<ChatMessage> {
     let capture = Capture::start(answer(wire)).await;
     let asking = request(wire, Agent::new("a", ""), &[ChatMessage::user("hello")], &[]);
-    let reply = provider(wire, &capture.address).reply(&asking, &mut Growth::unobserved()).await.unwrap();
+    let reply = provider(wire, &capture.address).reply(&asking, &mut DeltaSink::none()).await.unwrap();
     assert!(reply.opaque.is_some(), "{wire:?}: the reply carries something: {reply:?}");
     let output = ToolOutput { content: "3 results".into(), is_error: false };
     let call = reply.tool_calls[0].clone();

@@ -72,7 +72,7 @@ pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
 use crate::error::ProviderError;
-use crate::provider::{Delta, Growth, Observer, Provider, Reply, Request, StopReason, Usage};
+use crate::provider::{Delta, DeltaSink, Observer, Provider, Reply, Request, StopReason, Usage};
 use crate::tool::{ToolCall, ToolSpec};
 use refusal::refuses_tools;
 use toolset::Toolset;
@@ -169,9 +169,9 @@ impl<P: Provider> PromptTools<P> {
         configured.or_else(|| self.inner.function_calling(model)).unwrap_or_else(|| (self.when_unknown)(model))
     }
 
-    async fn ask(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+    async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         if request.tools.is_empty() || self.is_native(&request.agent.model) {
-            match self.inner.reply(request, growth).await {
+            match self.inner.reply(request, deltas).await {
                 Err(error) if !request.tools.is_empty() && refuses_tools(&error) => {
                     let model = &request.agent.model;
                     tracing::info!(
@@ -183,24 +183,24 @@ impl<P: Provider> PromptTools<P> {
                 result => return result,
             }
         }
-        self.ask_in_text(request, growth).await
+        self.ask_in_text(request, deltas).await
     }
 
-    async fn ask_in_text(&self, request: &Request, growth: &mut Growth<'_>) -> Result<Reply, ProviderError> {
+    async fn ask_in_text(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let prepared = self.prepared(&request.tools);
         let memo = request.context.memo();
         let begin = || Transcript::of(request, &prepared.prompt, self.template.taught());
         let mut transcript = memo.take().unwrap_or_else(begin);
         let asked = transcript.up_to_date(&request.context);
-        let reply = match growth.is_observed() {
+        let reply = match deltas.is_observed() {
             true => {
                 let mut showing =
-                    Showing { growth, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
-                let reply = self.inner.reply(asked, &mut Growth::shown_to(&mut showing)).await;
+                    Showing { deltas, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
+                let reply = self.inner.reply(asked, &mut DeltaSink::to(&mut showing)).await;
                 showing.end();
                 reply
             }
-            false => self.inner.reply(asked, growth).await,
+            false => self.inner.reply(asked, deltas).await,
         };
         memo.put(transcript);
         Ok(self.read(reply?, request, &prepared.tools))
@@ -256,9 +256,9 @@ impl<P: Provider> Provider for PromptTools<P> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-        Box::pin(self.ask(request, growth))
+        Box::pin(self.ask(request, deltas))
     }
 
     fn function_calling(&self, _: &str) -> Option<bool> {
@@ -304,7 +304,7 @@ pub struct Parsed {
 
 /// Shows what a model says while it says it, without its calls.
 struct Showing<'a, 'g> {
-    growth: &'a mut Growth<'g>,
+    deltas: &'a mut DeltaSink<'g>,
     parser: Parser,
     is_begun: bool,
 }
@@ -315,10 +315,10 @@ impl Showing<'_, '_> {
         if self.is_begun {
             let mut shown = String::new();
             let (calls, reasoning) = self.parser.end_with_reasoning(&mut shown);
-            think(self.growth, reasoning);
-            show(self.growth, shown);
+            think(self.deltas, reasoning);
+            show(self.deltas, shown);
             for (index, ToolCall { name, arguments, .. }) in calls.into_iter().enumerate() {
-                self.growth.delta(Delta::ToolCall { index, name, arguments });
+                self.deltas.delta(Delta::ToolCall { index, name, arguments });
             }
         }
     }
@@ -331,27 +331,27 @@ impl Observer for Showing<'_, '_> {
                 self.is_begun = true;
                 let mut shown = String::new();
                 self.parser.push(&piece, &mut shown);
-                think(self.growth, self.parser.take_reasoning());
-                show(self.growth, shown);
+                think(self.deltas, self.parser.take_reasoning());
+                show(self.deltas, shown);
             }
-            other => self.growth.delta(other),
+            other => self.deltas.delta(other),
         }
     }
 
     fn usage_so_far(&mut self, usage: Usage) {
-        self.growth.usage_so_far(usage);
+        self.deltas.usage_so_far(usage);
     }
 }
 
-fn show(growth: &mut Growth<'_>, text: String) {
+fn show(deltas: &mut DeltaSink<'_>, text: String) {
     if !text.is_empty() {
-        growth.delta(Delta::Text(text.into()));
+        deltas.delta(Delta::Text(text.into()));
     }
 }
 
-fn think(growth: &mut Growth<'_>, reasoning: String) {
+fn think(deltas: &mut DeltaSink<'_>, reasoning: String) {
     if !reasoning.is_empty() {
-        growth.delta(Delta::Reasoning(reasoning.into()));
+        deltas.delta(Delta::Reasoning(reasoning.into()));
     }
 }
 

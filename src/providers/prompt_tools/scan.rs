@@ -6,7 +6,7 @@ use super::mark::{self, Begins, Kind, Mark};
 
 /// How much text is read of calls, of one or of all of an answer, in bytes: the longest arguments, and the tags around
 /// them.
-pub(super) const LONGEST_CALL: usize = crate::builtin::LONGEST_ARGUMENTS + 4096;
+pub(super) const LONGEST_CALL: usize = crate::builtin::MAX_ARGUMENTS_BYTES + 4096;
 
 /// What has been seen of a call so far.
 #[derive(Clone, Copy, Default)]

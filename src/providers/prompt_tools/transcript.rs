@@ -26,7 +26,7 @@ impl Transcript {
             system => format!("{system}\n\n{prompt}").into(),
         };
         let (call_id, agent) = (request.call_id, Arc::clone(&request.agent));
-        let context = Context::translated(system, history);
+        let context = Context::with_history(system, history);
         Self { request: Request { call_id, agent, context, tools: Arc::default() }, told: 0, dialect }
     }
 

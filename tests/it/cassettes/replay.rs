@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agentouto::ProviderErrorKind::RateLimited;
-use agentouto::{Agent, ChatMessage, Delta, Growth, Provider, ProviderError, Reply, Request};
+use agentouto::{Agent, ChatMessage, Delta, DeltaSink, Provider, ProviderError, Reply, Request};
 
 use super::case::{Case, Exchange, Expect, Wire};
 use super::conversation::Conversation;
@@ -128,11 +128,11 @@ impl Stage {
         self.player.play(answer);
         let mut shown = Shown::default();
         let mut observer = |delta| shown.take(delta);
-        let mut growth = match exchange.response.is_stream() {
-            true => Growth::shown_to(&mut observer),
-            false => Growth::unobserved(),
+        let mut deltas = match exchange.response.is_stream() {
+            true => DeltaSink::to(&mut observer),
+            false => DeltaSink::none(),
         };
-        let result = self.provider.reply(request, &mut growth).await;
+        let result = self.provider.reply(request, &mut deltas).await;
         // A provider that was told to slow down lets the next request wait. A new one knows nothing of that.
         if matches!(&result, Err(error) if error.kind == RateLimited) {
             self.provider = provider(self.wire, &self.player.base_url);

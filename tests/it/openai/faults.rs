@@ -262,7 +262,7 @@ async fn fault_19_a_kept_connection_that_was_closed_is_replaced() {
         }
     });
     for _ in 0..2 {
-        let reply = openai.reply(&hello(), &mut Growth::unobserved()).await;
+        let reply = openai.reply(&hello(), &mut DeltaSink::none()).await;
         assert_eq!(reply.unwrap().text.as_deref(), Some("a"));
     }
     server.await.unwrap();
@@ -502,10 +502,10 @@ async fn fault_39_usage_is_what_the_server_said_last() {
     ] {
         let stream = said("a") + &chunks(&[finish("stop")]) + &chunks(&told);
         let server = Server::start([Answer::events(stream)]).await;
-        let mut growth = Growth::unobserved();
+        let mut deltas = DeltaSink::none();
         let openai = OpenAi::new(KEY).base_url(&server.base_url).streaming(Streaming::Always);
-        let reply = openai.reply(&hello(), &mut growth).await.unwrap();
-        assert_eq!((reply.usage, growth.known_usage()), (expected, expected), "{told:?}");
+        let reply = openai.reply(&hello(), &mut deltas).await.unwrap();
+        assert_eq!((reply.usage, deltas.known_usage()), (expected, expected), "{told:?}");
     }
 }
 
@@ -526,9 +526,9 @@ async fn a_dropped_reply_drops_the_connection() {
     let (show, mut shown) = tokio::sync::mpsc::unbounded_channel();
     let mut observer = move |delta| show.send(delta).unwrap();
     let request = hello();
-    let mut growth = Growth::shown_to(&mut observer);
+    let mut deltas = DeltaSink::to(&mut observer);
     tokio::select! {
-        result = openai.reply(&request, &mut growth) => panic!("{result:?}"),
+        result = openai.reply(&request, &mut deltas) => panic!("{result:?}"),
         _ = shown.recv() => {}
     }
     server.left_alone().await;

@@ -10,7 +10,7 @@ use super::*;
 async fn sent(request: &Request, streaming: Streaming) -> Value {
     let mut server = Server::start([Answer::json(200, &json!({}))]).await;
     let openai = OpenAi::new(KEY).base_url(&server.base_url).streaming(streaming);
-    openai.reply(request, &mut Growth::unobserved()).await.unwrap_err();
+    openai.reply(request, &mut DeltaSink::none()).await.unwrap_err();
     server.heard().await.body
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentouto::{BoxFuture, Growth, Provider, ProviderError, Reply, Request};
+use agentouto::{BoxFuture, DeltaSink, Provider, ProviderError, Reply, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::expect::Expect;
@@ -176,10 +176,10 @@ impl<P: Provider> Provider for Recorded<P> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         let at_work = self.record.ask_model(request);
-        let replying = self.model.reply(request, growth);
+        let replying = self.model.reply(request, deltas);
         Box::pin(async move {
             let _at_work = at_work;
             replying.await

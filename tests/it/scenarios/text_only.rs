@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agentouto::providers::prompt_tools::PromptTools;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
-use agentouto::{BoxFuture, CallId, ChatMessage, Growth, Provider, ProviderError, Reply, Request};
+use agentouto::{BoxFuture, CallId, ChatMessage, DeltaSink, Provider, ProviderError, Reply, Request};
 
 use super::record::Record;
 use super::script::failure;
@@ -37,10 +37,10 @@ impl Provider for TextOnly {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         self.look_at(request);
-        self.model.reply(request, growth)
+        self.model.reply(request, deltas)
     }
 
     fn function_calling(&self, _: &str) -> Option<bool> {
@@ -72,11 +72,11 @@ impl Provider for OnText {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
-        growth: &'a mut Growth<'_>,
+        deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         let reply = (self.script)(request);
         self.next.lock().unwrap_or_else(PoisonError::into_inner).insert(request.call_id, reply);
-        self.tools.reply(request, growth)
+        self.tools.reply(request, deltas)
     }
 }
 

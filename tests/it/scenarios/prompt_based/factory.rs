@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use agentouto::providers::prompt_tools::PromptTools;
 use agentouto::{
-    Agent, BoxFuture, CallId, Context, Forward, Growth, Provider, ProviderError, Reply, Request, ToolSpec,
+    Agent, BoxFuture, CallId, Context, DeltaSink, Forward, Provider, ProviderError, Reply, Request, ToolSpec,
 };
 use futures_util::FutureExt as _;
 use serde::Deserialize;
@@ -62,7 +62,7 @@ fn chosen(declared: &Declared) -> Result<Mode, String> {
     let asked = Arc::default();
     let model = Model { function_calling: declared.function_calling, asked: Arc::clone(&asked) };
     let request = request(declared.tools);
-    let reply = PromptTools::around(model).reply(&request, &mut Growth::unobserved()).now_or_never();
+    let reply = PromptTools::around(model).reply(&request, &mut DeltaSink::none()).now_or_never();
     let reply = reply.ok_or("the model does not reply at once")?.map_err(|error| error.to_string())?;
     if reply != Reply::text("done") {
         return Err(format!("the reply is changed to {reply:?}"));
@@ -111,7 +111,11 @@ struct Model {
 }
 
 impl Provider for Model {
-    fn reply<'a>(&'a self, request: &'a Request, _: &'a mut Growth<'_>) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         self.asked.lock().unwrap().push(request.clone());
         Box::pin(async { Ok(Reply::text("done")) })
     }

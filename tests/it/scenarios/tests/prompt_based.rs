@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{
-    Agent, CallId, ChatMessage, Context, Forward, Growth, Provider, Reply, Request, ToolCall, ToolOutput, ToolSpec,
+    Agent, CallId, ChatMessage, Context, DeltaSink, Forward, Provider, Reply, Request, ToolCall, ToolOutput, ToolSpec,
 };
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ fn a_text_only_model_that_is_shown_anything_else_complains() {
         let request = Request { call_id, agent, context, tools: tools.into() };
         let record = Arc::new(Record::new(Wanted::All, 1));
         let model = TextOnly { model: Scripted::computed(|_| Reply::text("x")), record: Arc::clone(&record) };
-        model.reply(&request, &mut Growth::unobserved()).now_or_never().unwrap().unwrap();
+        model.reply(&request, &mut DeltaSink::none()).now_or_never().unwrap().unwrap();
         record.complaints().len()
     };
     let (id, name) = ("1".into(), "search".into());
