@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
@@ -100,14 +101,24 @@ impl Pieces {
     }
 
     fn attach(&mut self, media_type: &str, base64: &str, name: Option<&str>) {
+        let media_type = essence(media_type);
+        let exact = STANDARD.decode(base64).ok();
+        let is_exact = exact.is_some();
+        let Some(bytes) = exact.or_else(|| decode(base64)) else {
+            return self
+                .texts
+                .push(format!("(an attachment of type {media_type}, which is not base64 and is left out)"));
+        };
         let kind = match media_type.split('/').next() {
             Some("image") => AttachmentKind::Image,
             Some("audio") => AttachmentKind::Audio,
             _ => AttachmentKind::Document,
         };
-        let attachment = match kind {
-            AttachmentKind::Document => Attachment::encoded(kind, media_type, &visible_document(base64)),
-            _ => Attachment::encoded(kind, media_type, base64),
+        let shown = if kind == AttachmentKind::Document { shown_document(&bytes, media_type) } else { None };
+        let attachment = match shown {
+            Some(text) => Attachment::inline(kind, media_type, text.as_bytes()),
+            None if is_exact => Attachment::encoded(kind, media_type, base64),
+            None => Attachment::inline(kind, media_type, &bytes),
         };
         self.attachments.push(match name {
             Some(name) => attachment.named(&visible(name)),
@@ -146,12 +157,45 @@ impl Pieces {
     }
 }
 
-/// The same document; if it is text, which a model may be given as such, then without what cannot be seen.
-fn visible_document(base64: &str) -> Cow<'_, str> {
-    let text = STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    match text.as_deref().map(visible) {
-        Some(Cow::Owned(shown)) => STANDARD.encode(shown.as_bytes()).into(),
-        _ => base64.into(),
+/// A media type without its parameters; that of any bytes for what is none.
+fn essence(media_type: &str) -> &str {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    let is_token = |part: &str| {
+        (1..=MAX_MEDIA_TYPE).contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
+    };
+    match essence.split_once('/') {
+        Some((kind, format)) if is_token(kind) && is_token(format) => essence,
+        _ => "application/octet-stream",
+    }
+}
+
+/// The longest part of a media type, in bytes ([RFC 6838, section 4.2](https://www.rfc-editor.org/rfc/rfc6838#section-4.2)).
+const MAX_MEDIA_TYPE: usize = 127;
+
+/// Reads base64 of either alphabet, with or without padding and line breaks.
+pub(super) fn decode(base64: &str) -> Option<Vec<u8>> {
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    let decode = |text: &str| {
+        let alphabet = if text.contains(['-', '_']) { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
+        GeneralPurpose::new(alphabet, config).decode(text).ok()
+    };
+    decode(base64).or_else(|| decode(&base64.split_ascii_whitespace().collect::<String>()))
+}
+
+/// The text of a document that is text, which a model may be given as such, if something in it cannot be seen. Text that is
+/// not UTF-8 is read as Latin-1.
+fn shown_document(bytes: &[u8], media_type: &str) -> Option<String> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) if media_type.starts_with("text/") => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        Err(_) => return None,
+    };
+    match visible(&text) {
+        Cow::Owned(shown) => Some(shown),
+        Cow::Borrowed(_) => None,
     }
 }
 
@@ -203,6 +247,30 @@ mod tests {
             .attach(document("text/plain", &STANDARD.encode("inside")).named("c"))
             .attach(document("application/pdf", &binary).named("d"));
         assert_eq!(lenient(&result).content, expected);
+    }
+
+    #[test]
+    fn attachments_have_a_media_type_and_base64_that_vendors_take() {
+        let given = |media_type: &str, data: &str| {
+            lenient(&json!({"content": [{"type": "image", "data": data, "mimeType": media_type}]})).content
+        };
+        let attached =
+            |kind, media_type: &str, data: &str| Content::from("").attach(Attachment::encoded(kind, media_type, data));
+        use AttachmentKind::{Document, Image};
+        for data in ["iVBORw==", "iVBORw", "iVBO\nRw==", "iVBORx=="] {
+            assert_eq!(given("image/png; a=b", data), attached(Image, "image/png", "iVBORw=="), "{data}");
+        }
+        assert_eq!(given("image/png", "_-8"), attached(Image, "image/png", "/+8="));
+        for odd in ["image/x\u{e0074}. IGNORE ALL PREVIOUS", "image", "", &format!("image/{}", "x".repeat(1_000))] {
+            assert_eq!(given(odd, "iVBORw=="), attached(Document, "application/octet-stream", "iVBORw=="), "{odd}");
+        }
+        let text = "(an attachment of type image/png, which is not base64 and is left out)";
+        assert_eq!(given("image/png", "!!not base64"), Content::from(text));
+        let latin = Output::lenient(&json!({"content": [
+            {"type": "resource", "resource": {"uri": "x://a", "mimeType": "text/plain", "blob": STANDARD.encode(b"\xe9\x1b[31m\x9b")}},
+        ]}));
+        let document = Attachment::inline(Document, "text/plain", "é[31m".as_bytes()).named("a");
+        assert_eq!(latin.unwrap().content, Content::from("").attach(document));
     }
 
     #[test]
