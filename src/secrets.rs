@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 /// The length in bytes below which a value is not hidden. Shorter ones are placeholders such as `none`, and words that a
 /// message may need.
-const SHORTEST: usize = 6;
+pub(crate) const MIN_LENGTH: usize = 6;
 const MARK: &str = "[redacted]";
 
 /// Values that must be shown nowhere.
@@ -15,14 +15,14 @@ const MARK: &str = "[redacted]";
 pub(crate) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
-    /// One more value. Values shorter than [`SHORTEST`] are left out.
+    /// One more value. Values shorter than [`MIN_LENGTH`] are left out.
     pub(crate) fn add(&mut self, secret: SecretString) {
         let len = secret.expose_secret().len();
         // One may stand within another, so the longest come first.
         let start = self.0.partition_point(|other| other.expose_secret().len() > len);
         let end = self.0.partition_point(|other| other.expose_secret().len() >= len);
         let is_new = self.0[start..end].iter().all(|other| other.expose_secret() != secret.expose_secret());
-        if len >= SHORTEST && is_new {
+        if len >= MIN_LENGTH && is_new {
             self.0.insert(end, secret);
         }
     }

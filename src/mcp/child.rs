@@ -29,7 +29,6 @@ use super::lines::{Line, Lines};
 use super::redaction::Redaction;
 use super::remote::Command;
 use crate::message::Name;
-use crate::secrets::Secrets;
 
 /// Of our environment, what programs need to run at all.
 const INHERITED: [&str; 25] = [
@@ -98,8 +97,8 @@ impl Child {
             return Err(io::Error::other("the process has no standard streams"));
         };
         let said = Arc::default();
-        let secrets = Redaction::of_command(command).given;
-        let listening = tokio::spawn(listen(Arc::clone(server), secrets, errors, Arc::clone(&said)));
+        let redaction = Redaction::of_command(command);
+        let listening = tokio::spawn(listen(Arc::clone(server), redaction, errors, Arc::clone(&said)));
         Ok((Self { group: Some(Group::new(process, listening)), said }, input, output))
     }
 
@@ -221,7 +220,7 @@ impl Drop for Group {
 /// Passes what a server says on its standard error to the log, and keeps the last of it, both without secrets.
 async fn listen(
     server: Name,
-    secrets: Secrets,
+    redaction: Redaction,
     mut errors: impl AsyncRead + Unpin,
     said: Arc<Mutex<VecDeque<String>>>,
 ) {
@@ -233,7 +232,7 @@ async fn listen(
             bytes = rest;
             if let Some(Line::Whole(line)) = line {
                 let text = String::from_utf8_lossy(&line);
-                let text = secrets.redact(&text);
+                let text = redaction.of_failure(&text);
                 tracing::debug!(%server, "{text}");
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());

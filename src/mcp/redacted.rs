@@ -1,13 +1,14 @@
 //! A transport whose messages show no secret, neither to those who read them nor to the SDK, which logs them.
 
-use std::borrow::Cow;
-
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rmcp::RoleClient;
 use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 
+use super::output::decode;
 use super::redaction::Redaction;
 
 /// A transport from whose messages the secrets of a server's configuration are taken: from an error all that the server
@@ -22,35 +23,107 @@ impl<T> Redacted<T> {
         Self { transport, redaction }
     }
 
-    fn redact(&self, message: RxJsonRpcMessage<RoleClient>) -> RxJsonRpcMessage<RoleClient> {
-        let secrets = match message {
-            JsonRpcMessage::Error(_) => &self.redaction.given,
-            _ => &self.redaction.credentials,
+    /// The message without secrets; `None` if it cannot be read then.
+    fn redact(&self, message: RxJsonRpcMessage<RoleClient>) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let is_error = matches!(message, JsonRpcMessage::Error(_));
+        let redact = |text: &str| match is_error {
+            true => self.redaction.of_failure(text).into_owned(),
+            false => self.redaction.of_result(text).into_owned(),
         };
         // Few messages hold a secret, and those that do not are not read twice.
-        let holds = |json: &String| matches!(secrets.redact(json), Cow::Owned(_));
-        if !self.redaction.hides || !serde_json::to_string(&message).as_ref().is_ok_and(holds) {
-            return message;
+        let may_hold = |json: &String| {
+            // Controls are escaped, and text may stand in base64.
+            redact(json) != *json || ["\\u", "\\b", "\\f", "\"blob\""].iter().any(|sign| json.contains(sign))
+        };
+        if !self.redaction.hides || !serde_json::to_string(&message).as_ref().is_ok_and(may_hold) {
+            return Some(message);
         }
-        let Ok(mut json) = serde_json::to_value(&message) else { return message };
-        strings(&mut json, &|text| secrets.redact(text));
-        serde_json::from_value(json).unwrap_or(message)
+        let mut json = serde_json::to_value(&message).ok()?;
+        let said = ["params", "result", "error"];
+        for (_, said) in json.as_object_mut()?.iter_mut().filter(|(key, _)| said.contains(&key.as_str())) {
+            redact_lists(said, &redact);
+        }
+        serde_json::from_value(json).ok()
     }
 }
 
-/// Replaces every string within a value, names of members too. The SDK has parsed it, so it is not deep.
-fn strings(value: &mut Value, replace: &impl Fn(&str) -> Cow<'_, str>) {
+/// Redacts what a message says: a list of definitions, or anything else.
+fn redact_lists(said: &mut Value, redact: &impl Fn(&str) -> String) {
+    let Value::Object(members) = said else { return redact_all(said, redact) };
+    for (key, value) in members {
+        match (key.as_str(), value) {
+            ("tools" | "prompts", Value::Array(entries)) => {
+                entries.iter_mut().for_each(|entry| redact_definition(entry, redact));
+            }
+            (_, value) => redact_all(value, redact),
+        }
+    }
+}
+
+/// Redacts the definition of a tool, a prompt or a prompt's argument. Names and schemas stay valid: they are sent back to
+/// the server, and a simple password may be part of one.
+fn redact_definition(entry: &mut Value, redact: &impl Fn(&str) -> String) {
+    for (key, value) in entry.as_object_mut().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("name", _) => {}
+            ("inputSchema" | "outputSchema", schema) => redact_schema(schema, redact),
+            ("arguments", Value::Array(arguments)) => {
+                arguments.iter_mut().for_each(|argument| redact_definition(argument, redact));
+            }
+            (_, value) => redact_all(value, redact),
+        }
+    }
+}
+
+/// Redacts what a schema says, but not the names and values that it allows.
+fn redact_schema(schema: &mut Value, redact: &impl Fn(&str) -> String) {
+    match schema {
+        Value::Object(members) => members.iter_mut().for_each(|(key, value)| match (key.as_str(), value) {
+            ("enum" | "const" | "required" | "$ref", _) => {}
+            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().for_each(|schema| redact_schema(schema, redact));
+            }
+            ("default" | "examples", data) => redact_all(data, redact),
+            (_, value) => redact_schema(value, redact),
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_schema(item, redact)),
+        Value::String(text) => *text = redact(text),
+        _ => {}
+    }
+}
+
+/// Redacts every text and number within a value, names of members too. The SDK has parsed it, so it is not deep.
+fn redact_all(value: &mut Value, redact: &impl Fn(&str) -> String) {
     match value {
-        Value::String(text) => *text = replace(text).into_owned(),
-        Value::Array(items) => items.iter_mut().for_each(|item| strings(item, replace)),
+        Value::String(text) => *text = redact(text),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let redacted = redact(&text);
+            if redacted != text {
+                *value = redacted.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_all(item, redact)),
         Value::Object(members) => {
-            let replaced = std::mem::take(members).into_iter().map(|(name, mut member)| {
-                strings(&mut member, replace);
-                (replace(&name).into_owned(), member)
+            let redacted = std::mem::take(members).into_iter().map(|(name, mut member)| {
+                match (name.as_str(), &member) {
+                    ("blob", Value::String(base64)) => member = redact_blob(base64, redact).into(),
+                    _ => redact_all(&mut member, redact),
+                }
+                (redact(&name), member)
             });
-            *members = replaced.collect();
+            *members = redacted.collect();
         }
         _ => {}
+    }
+}
+
+/// Redacts text in base64.
+fn redact_blob(base64: &str, redact: &impl Fn(&str) -> String) -> String {
+    let text = decode(base64).and_then(|bytes| String::from_utf8(bytes).ok());
+    match text.map(|text| (redact(&text), text)) {
+        Some((redacted, text)) if redacted != text => STANDARD.encode(redacted),
+        _ => base64.to_owned(),
     }
 }
 
@@ -65,10 +138,70 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Redacted<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        self.transport.receive().await.map(|message| self.redact(message))
+        loop {
+            let message = self.transport.receive().await?;
+            match self.redact(message) {
+                Some(message) => return Some(message),
+                None => tracing::warn!("a message of an MCP server that holds a secret is passed over"),
+            }
+        }
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
         self.transport.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remote::Server;
+    use super::*;
+    use serde_json::json;
+
+    /// The message as the SDK and the model see it.
+    fn seen(message: Value) -> Value {
+        let server = Server::stdio("x", [""; 0]).env("API_KEY", "sk-can\u{e9}ry-0123").env("DB_PASSWORD", "postgres");
+        let server = server.env("PIN_CODE_KEY", "123456789012").env("ZONE", "zone-12345");
+        let redacted = Redacted::new((), server.redaction());
+        serde_json::to_value(redacted.redact(serde_json::from_value(message).unwrap()).unwrap()).unwrap()
+    }
+
+    fn result(result: Value) -> Value {
+        seen(json!({"jsonrpc": "2.0", "id": 123456789012_u64, "result": result}))["result"].take()
+    }
+
+    #[test]
+    fn credentials_are_hidden_however_they_are_written() {
+        for text in [
+            "sk-canéry-0123",
+            "sk-can\u{200b}éry-0123",
+            "sk-can\u{0}éry-0123",
+            "sk-can%C3%A9ry-0123",
+            "c2stY2Fuw6lyeS0wMTIz",
+        ] {
+            let said = json!({"content": [{"type": "text", "text": format!("it is {text}!")}], "zone": "zone-12345"});
+            assert_eq!(result(said)["content"][0]["text"], "it is [redacted]!", "{text:?}");
+        }
+        let structured =
+            json!({"content": [], "structuredContent": {"pin": 123456789012_u64, "postgres": 1, "zone": "zone-12345"}});
+        let shown = json!({"pin": "[redacted]", "[redacted]": 1, "zone": "zone-12345"});
+        assert_eq!(result(structured)["structuredContent"], shown);
+        let blob = STANDARD.encode("zone-12345, sk-canéry-0123");
+        let document = json!({"contents": [{"uri": "x://a", "blob": blob}]});
+        assert_eq!(result(document)["contents"][0]["blob"], STANDARD.encode("zone-12345, [redacted]"));
+        let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "zone-12345 postgres"}});
+        assert_eq!(seen(error)["error"]["message"], "[redacted] [redacted]");
+    }
+
+    #[test]
+    fn the_names_of_tools_and_parameters_stay_although_a_simple_password_is_in_them() {
+        let tools = |said: &str| {
+            json!({"tools": [{"name": "postgres_query", "description": format!("Asks {said}."), "inputSchema": {
+                "type": "object",
+                "properties": {"postgres": {"type": "string", "enum": ["postgres"], "description": said, "default": said}},
+                "required": ["postgres"],
+            }}]})
+        };
+        assert_eq!(result(tools("postgres")), tools("[redacted]"));
     }
 }

@@ -7,15 +7,17 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
 use super::remote::{Address, Command};
-use crate::secrets::Secrets;
+use super::visible::visible;
+use crate::secrets::{MIN_LENGTH, Secrets};
 
-/// What the names of credentials end with, in lower case.
-const CREDENTIALS: [&str; 12] = [
+/// What words in the names of credentials end with, in lower case.
+const CREDENTIALS: [&str; 13] = [
     "key",
     "token",
     "secret",
@@ -27,8 +29,48 @@ const CREDENTIALS: [&str; 12] = [
     "credential",
     "auth",
     "authorization",
+    "authentication",
     "cookie",
 ];
+/// Words behind these that make a name that of something else: `AUTH_TYPE`, `TOKEN_FILE`.
+const ATTRIBUTES: [&str; 30] = [
+    "algorithm",
+    "audience",
+    "column",
+    "count",
+    "dir",
+    "domain",
+    "email",
+    "enabled",
+    "endpoint",
+    "expiry",
+    "field",
+    "file",
+    "format",
+    "header",
+    "host",
+    "id",
+    "issuer",
+    "limit",
+    "method",
+    "mode",
+    "name",
+    "path",
+    "provider",
+    "region",
+    "scope",
+    "timeout",
+    "type",
+    "url",
+    "user",
+    "zone",
+];
+/// What [`encodeURIComponent`](https://tc39.es/ecma262/#sec-encodeuricomponent-uricomponent) writes in another way.
+const COMPONENT: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
+/// All but the [unreserved characters](https://www.rfc-editor.org/rfc/rfc3986#section-2.3) of a URL.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// The same for a whole path.
+const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
 /// The shortest part of a URL that is taken for a key, in bytes.
 const SHORTEST_KEY: usize = 16;
 /// The longest part of an argument that is a path or the name of a package, in bytes. Keys are longer.
@@ -38,9 +80,9 @@ const LONGEST_PLAIN: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Redaction {
     /// What no text of the server may show.
-    pub(super) credentials: Secrets,
+    credentials: Secrets,
     /// The credentials and all else that the server was given: what no text about a failure and no log may show.
-    pub(super) given: Secrets,
+    given: Secrets,
     /// Whether there is anything of these.
     pub(super) hides: bool,
 }
@@ -80,6 +122,16 @@ impl Redaction {
         redaction
     }
 
+    /// A text of the server without its credentials.
+    pub(super) fn of_result<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        redact(&self.credentials, text)
+    }
+
+    /// A text about a failure, or for a log, with nothing that the server was given.
+    pub(super) fn of_failure<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        redact(&self.given, text)
+    }
+
     fn add_named(&mut self, name: &str, value: &str) {
         let is_credential = is_credential(name);
         if is_credential || !is_plain(value) {
@@ -112,7 +164,13 @@ impl Redaction {
     /// be a password.
     fn add_words(&mut self, mut is_credential: bool, text: &str, is_separator: impl Fn(char) -> bool) {
         let mut words = text.split(is_separator).filter(|word| !word.is_empty()).peekable();
+        let mut is_basic = false;
         while let Some(word) = words.next() {
+            if is_basic && let Some((user, password)) = basic(word) {
+                self.hide(true, &format!("{user}:{password}"));
+                self.hide(true, &password);
+            }
+            is_basic = word.eq_ignore_ascii_case("basic");
             let is_word = word.chars().all(|c| c.is_alphabetic() || ":-.".contains(c));
             if !is_word || words.peek().is_none() {
                 self.add(is_credential, word);
@@ -125,13 +183,15 @@ impl Redaction {
     fn add_url(&mut self, url: &Url, written: &str) {
         let user = written.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
         if let Some((user, _)) = user {
-            let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            for (name, password) in [(name, password), (url.username(), url.password().unwrap_or_default())] {
+            let pair = user.split_once(':').unwrap_or((user, ""));
+            let meant = (decoded(pair.0), decoded(pair.1));
+            for (name, password) in [pair, (url.username(), url.password().unwrap_or_default()), (&*meant.0, &*meant.1)]
+            {
                 self.hide(password.is_empty(), name);
                 self.hide(true, password);
+                // As it is sent: https://www.rfc-editor.org/rfc/rfc7617
+                self.hide(true, &STANDARD.encode(format!("{name}:{password}")));
             }
-            // As it is sent: https://www.rfc-editor.org/rfc/rfc7617
-            self.hide(true, &STANDARD.encode(format!("{name}:{password}")));
         }
         let query = written.split('#').next().and_then(|written| written.split_once('?')).map(|(_, query)| query);
         for pair in query.into_iter().chain(url.query()).flat_map(|query| query.split('&')) {
@@ -143,22 +203,69 @@ impl Redaction {
         }
         for part in url.path_segments().into_iter().flatten().chain(url.fragment()) {
             self.hide(is_key(part), part);
+            self.hide(is_key(part), &decoded(part));
         }
     }
 
     /// Hides a value in every form that texts are known to show.
     fn hide(&mut self, is_credential: bool, value: &str) {
+        if value.len() < MIN_LENGTH {
+            return;
+        }
         self.hides = true;
-        let escaped = serde_json::Value::from(value).to_string();
-        let encoded: String = byte_serialize(value.as_bytes()).collect();
-        let spaced = encoded.replace('+', "%20");
-        for form in [value, &escaped[1..escaped.len() - 1], &encoded, &spaced].into_iter().chain(value.lines()) {
-            self.given.add(form.into());
+        for form in forms(value) {
             if is_credential {
-                self.credentials.add(form.into());
+                self.credentials.add(form.as_str().into());
             }
+            self.given.add(form.into());
         }
     }
+}
+
+/// A text without these values, also where characters that are not seen stand between theirs.
+fn redact<'t>(secrets: &Secrets, text: &'t str) -> Cow<'t, str> {
+    let redacted = secrets.redact(text);
+    if let Cow::Owned(shown) = visible(&redacted)
+        && let Cow::Owned(shown) = secrets.redact(&shown)
+    {
+        return Cow::Owned(shown);
+    }
+    redacted
+}
+
+/// A value as it is, line by line, in JSON, in URLs, and in base64.
+fn forms(value: &str) -> Vec<String> {
+    let json = serde_json::Value::from(value).to_string();
+    let json = &json[1..json.len() - 1];
+    let form: String = byte_serialize(value.as_bytes()).collect();
+    let spaced = form.replace('+', "%20");
+    let encoded = [COMPONENT, UNRESERVED, PATH].map(|set| utf8_percent_encode(value, set).to_string());
+    let mut forms: Vec<String> = encoded.into_iter().chain([form, spaced]).collect();
+    forms.extend(forms.iter().map(|form| lower_hex(form)).collect::<Vec<_>>());
+    forms.extend([json.to_owned(), json.replace('/', "\\/"), value.to_owned()]);
+    forms.extend([&STANDARD, &STANDARD_NO_PAD, &URL_SAFE_NO_PAD].map(|base64| base64.encode(value)));
+    forms.extend(value.lines().map(str::to_owned));
+    forms
+}
+
+/// A percent-encoded text with `%2f` in place of `%2F`.
+fn lower_hex(encoded: &str) -> String {
+    let mut digits = 0;
+    let lower = |c: char| {
+        digits = if c == '%' { 3_u8 } else { digits.saturating_sub(1) };
+        if digits > 0 { c.to_ascii_lowercase() } else { c }
+    };
+    encoded.chars().map(lower).collect()
+}
+
+fn decoded(part: &str) -> Cow<'_, str> {
+    percent_decode_str(part).decode_utf8_lossy()
+}
+
+/// The user and the password of [basic authentication](https://www.rfc-editor.org/rfc/rfc7617).
+fn basic(base64: &str) -> Option<(String, String)> {
+    let pair = String::from_utf8(STANDARD_NO_PAD.decode(base64.trim_end_matches('=')).ok()?).ok()?;
+    pair.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
 }
 
 fn url(text: &str) -> Option<Url> {
@@ -169,12 +276,16 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || "\"'`,;|(){}[]<>".contains(c)
 }
 
-/// Whether values of this name are credentials: `X-Api-Key`, `GITHUB_TOKEN`, `--password`, but not `AUTH_TYPE`.
+/// Whether values of this name are credentials: `X-Api-Key`, `GITHUB_TOKEN_V2`, `--password`, but not `AUTH_TYPE`.
 fn is_credential(name: &str) -> bool {
     let name = name.to_lowercase();
-    let last = name.split(|c: char| !c.is_alphabetic()).rfind(|word| !word.is_empty()).unwrap_or_default();
-    let singular = last.strip_suffix('s').unwrap_or(last);
-    last == "pat" || CREDENTIALS.iter().any(|end| last.ends_with(end) || singular.ends_with(end))
+    let words: Vec<&str> = name.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).collect();
+    let is_one = |word: &&str| {
+        let singular = word.strip_suffix('s').unwrap_or(word);
+        *word == "pat" || CREDENTIALS.iter().any(|end| word.ends_with(end) || singular.ends_with(end))
+    };
+    let place = words.iter().rposition(is_one);
+    place.is_some_and(|place| !words[place + 1..].iter().any(|word| ATTRIBUTES.contains(word)))
 }
 
 /// Whether a part of a URL is a key, as some services have it in their path.
@@ -207,7 +318,7 @@ mod tests {
     #[track_caller]
     fn check(server: &Server, text: &str, failure: &str, result: &str) {
         let redaction = redaction(server);
-        let shown = (redaction.given.redact(text), redaction.credentials.redact(text));
+        let shown = (redaction.of_failure(text), redaction.of_result(text));
         assert_eq!((&*shown.0, &*shown.1), (failure, result), "{text}");
     }
 
@@ -262,6 +373,15 @@ mod tests {
         let account = Server::stdio("x", [""; 0]).env("GOOGLE_CREDENTIALS", account);
         check(&account, "project-12345", hidden, "project-12345");
         check(&account, "pem-12345", hidden, hidden);
+        let basic = Server::http("https://example.com/mcp").header("Authorization", "Basic bWU6aHVudGVyMjI=");
+        check(&basic, "me:hunter22 or hunter22", "[redacted] or [redacted]", "[redacted] or [redacted]");
+        let odd = Server::stdio("x", [""; 0]).env("NOTION_TOKEN_V2", "abc/def+ghi~0!");
+        for form in ["abc/def%2Bghi~0%21", "abc%2fdef%2bghi~0!", "abc\\/def+ghi~0!", "YWJjL2RlZitnaGl-MCE"] {
+            check(&odd, form, hidden, hidden);
+        }
+        for between in ["\u{200b}", "\u{0}", "\u{e0041}"] {
+            check(&odd, &format!("it is ab{between}c/def+ghi~0!"), "it is [redacted]", "it is [redacted]");
+        }
         let lines = Server::stdio("x", [""; 0]).env("PRIVATE_KEY", "first line\nsecond line");
         check(&lines, "second line", hidden, hidden);
     }
@@ -292,7 +412,11 @@ mod tests {
             "relative URL [redacted] or [redacted]",
             "relative URL ht!tp://key-12345 or key-12345",
         );
-        let database = Server::stdio("x", ["postgres://me:pass-12345@host/db"]);
-        check(&database, "pass-12345", hidden, hidden);
+        let database = Server::stdio("x", ["postgres://me:p%40ss%2Fw0rd@host/db"]);
+        for form in ["p%40ss%2Fw0rd", "p@ss/w0rd", "p%40ss%2fw0rd", "bWU6cEBzcy93MHJk"] {
+            check(&database, form, hidden, hidden);
+        }
+        let path = Server::http("https://example.com/s/abc123def456ghi789%3D%3D/mcp");
+        check(&path, "abc123def456ghi789==", hidden, hidden);
     }
 }

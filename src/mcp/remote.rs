@@ -9,6 +9,7 @@ use url::Url;
 
 use super::catalogue::{OnChange, Selection};
 use super::redaction::Redaction;
+use super::visible::quoted;
 
 /// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
 ///
@@ -190,7 +191,12 @@ impl Server {
 
     /// A text about a failure in which nothing stands that the server was given.
     pub(super) fn without_secrets(&self, text: &str) -> String {
-        self.redaction().given.redact(text).into_owned()
+        self.redaction().of_failure(text).into_owned()
+    }
+
+    /// The same for an error, in which a server's own words are short and nothing in them is hidden.
+    pub(super) fn reason(&self, text: &str) -> String {
+        quoted(&self.without_secrets(text))
     }
 }
 
@@ -217,7 +223,7 @@ impl Address {
     pub(super) fn shown(&self) -> String {
         match Url::parse(&self.url) {
             Ok(url) if url.has_host() => {
-                let path = Redaction::of_address(self).given.redact(url.path()).into_owned();
+                let path = Redaction::of_address(self).of_failure(url.path()).into_owned();
                 format!("{}{path}", url.origin().ascii_serialization())
             }
             _ => "(not a URL)".to_owned(),

@@ -71,7 +71,7 @@ impl Client {
 
     fn failed(&self, error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<Failed> {
         use StreamableHttpError as E;
-        let redact = |text: &str| self.redaction.given.redact(text).into_owned();
+        let redact = |text: &str| self.redaction.of_failure(text).into_owned();
         match error {
             E::Client(error) => {
                 let kind = io_kind(&error).map(io::Error::from);

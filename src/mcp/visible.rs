@@ -11,7 +11,7 @@ const NON_JOINER: char = '\u{200c}';
 const AS_TEXT: char = '\u{fe0e}';
 const AS_EMOJI: char = '\u{fe0f}';
 
-/// The text without controls, without what Unicode calls
+/// The text without controls (a carriage return stays before a line feed), without what Unicode calls
 /// [ignorable](https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point) (zero width, direction, tags, fillers,
 /// selectors), and without blanks that are no spaces. What is among these and does show stays: the parts of an emoji, and
 /// joiners between letters of scripts that need them.
@@ -22,12 +22,32 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     let (mut kept, mut letters) = (String::with_capacity(text.len()), text.chars().peekable());
     while let Some(c) = letters.next() {
         let before = kept.chars().next_back();
-        if !is_hidden(c) || before.is_some_and(|before| shows_between(before, c, letters.peek().copied())) {
+        let is_line_end = c == '\r' && letters.peek() == Some(&'\n');
+        if is_line_end
+            || !is_hidden(c)
+            || before.is_some_and(|before| shows_between(before, c, letters.peek().copied()))
+        {
             kept.push(c);
         }
     }
     Cow::Owned(kept)
 }
+
+/// The first characters of a text; `…` stands for the others.
+pub(super) fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A server's own words in an error: short, with nothing in them that cannot be seen.
+pub(super) fn quoted(text: &str) -> String {
+    short(&visible(text), MAX_QUOTED)
+}
+
+/// The longest text of a server in an error, in characters.
+const MAX_QUOTED: usize = 4_000;
 
 /// The first character that [`visible`] takes out of a text.
 pub(super) fn hidden(text: &str) -> Option<char> {
@@ -38,7 +58,7 @@ pub(super) fn hidden(text: &str) -> Option<char> {
 
 fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
-        return c.is_ascii_control() && !matches!(c, '\n' | '\t' | '\r');
+        return c.is_ascii_control() && !matches!(c, '\n' | '\t');
     }
     c.is_control() || matches!(c, '\u{2800}' | '\u{fff9}'..='\u{fffb}') || has::<DefaultIgnorableCodePoint>(c)
 }
@@ -81,6 +101,7 @@ mod tests {
         check("a\u{200b}b\u{2060}\u{feff}\u{ad}c", "abc");
         check("\u{202e}right\u{2066}left\u{61c}", "rightleft");
         check("\u{3164}\u{2800}\u{ffa0}\u{115f}\u{fe01}\u{34f}\u{e0101}\u{180e}", "");
+        check("one\rtwo\r\r\nthree\r", "onetwo\r\nthree");
         check("\u{0}\u{1b}[31mred\u{7f}\u{85}", "[31mred");
         check("☺\u{fe0f}\u{fe01}\u{fe0f}\u{e0100}\u{e0101}", "☺\u{fe0f}");
         check("a\u{200d}b\u{200c}c\u{fe0f}", "abc");
