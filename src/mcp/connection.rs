@@ -15,7 +15,7 @@ use super::error::Error;
 use super::link::Link;
 use super::output;
 use super::pages::{self, Most};
-use super::visible::visible;
+use super::visible::{quoted, visible};
 use crate::message::{Content, Name};
 
 /// The most entries of a list.
@@ -245,7 +245,7 @@ impl Connection {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error::Request { server: Arc::clone(&self.link.name), reason: reason.into() }
+        Error::Request { server: Arc::clone(&self.link.name), reason: quoted(reason).into() }
     }
 }
 
@@ -255,18 +255,18 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A description, as models may be given it.
-fn shown(description: String) -> Arc<str> {
-    visible(&description).into()
+/// A name or a description, as models may be given it.
+fn shown(text: String) -> Arc<str> {
+    visible(&text).into()
 }
 
 impl From<rmcp::model::Resource> for Resource {
     fn from(resource: rmcp::model::Resource) -> Self {
         Self {
             uri: resource.uri.into(),
-            name: resource.name.into(),
+            name: shown(resource.name),
             description: resource.description.map(shown),
-            media_type: resource.mime_type.map(Into::into),
+            media_type: resource.mime_type.map(shown),
             size: resource.size,
         }
     }
@@ -276,9 +276,9 @@ impl From<rmcp::model::ResourceTemplate> for Resource {
     fn from(template: rmcp::model::ResourceTemplate) -> Self {
         Self {
             uri: template.uri_template.into(),
-            name: template.name.into(),
+            name: shown(template.name),
             description: template.description.map(shown),
-            media_type: template.mime_type.map(Into::into),
+            media_type: template.mime_type.map(shown),
             size: None,
         }
     }

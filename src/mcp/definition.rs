@@ -9,11 +9,15 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::names;
-use super::visible::{hidden, visible};
+use super::visible::{hidden, short, visible};
 use crate::schema::guard;
 
 /// The longest description, in bytes.
 const LONGEST_DESCRIPTION: usize = 64 * 1024;
+/// The longest schema as JSON, in bytes.
+const LONGEST_SCHEMA: usize = 256 * 1024;
+/// The longest reason that is given, in characters. A server's own words may be part of it.
+const LONGEST_REASON: usize = 1_000;
 
 /// A tool as its server defines it.
 #[derive(Debug)]
@@ -45,6 +49,10 @@ impl Definition {
             return Err(refused("it has no schema".to_owned()));
         };
         guard::check(schema).map_err(refused)?;
+        let size = entry["inputSchema"].to_string().len();
+        if size > LONGEST_SCHEMA {
+            return Err(refused(format!("its schema has {size} bytes; {LONGEST_SCHEMA} are allowed")));
+        }
         let fingerprint = Fingerprint::of(&tool, description, schema);
         let mut parameters = Value::Object(schema.clone());
         show(&mut parameters).map_err(refused)?;
@@ -68,11 +76,25 @@ fn show(schema: &mut Value) -> Result<(), String> {
                     }
                     Ok(())
                 }
-                ("enum" | "const" | "default" | "examples", data) => check_visible(&data.to_string()),
+                ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                    named.iter_mut().try_for_each(|(name, schema)| check_visible(name).and_then(|()| show(schema)))
+                }
+                ("enum" | "const" | "default" | "examples", data) => check_data(data),
                 (_, value) => show(value),
             }
         }),
         Value::Array(items) => items.iter_mut().try_for_each(show),
+        Value::String(text) => check_visible(text),
+        _ => Ok(()),
+    }
+}
+
+fn check_data(data: &Value) -> Result<(), String> {
+    match data {
+        Value::Object(members) => {
+            members.iter().try_for_each(|(key, value)| check_visible(key).and_then(|()| check_data(value)))
+        }
+        Value::Array(items) => items.iter().try_for_each(check_data),
         Value::String(text) => check_visible(text),
         _ => Ok(()),
     }
@@ -119,9 +141,9 @@ pub struct Refused {
 }
 
 impl Refused {
-    pub(super) fn new(tool: &str, reason: impl Into<Arc<str>>) -> Self {
+    pub(super) fn new(tool: &str, reason: impl AsRef<str>) -> Self {
         let tool: String = tool.chars().take(64).flat_map(char::escape_default).collect();
-        Self { server: "".into(), tool: tool.into(), reason: reason.into() }
+        Self { server: "".into(), tool: tool.into(), reason: short(&visible(reason.as_ref()), LONGEST_REASON).into() }
     }
 
     pub(super) fn of(mut self, server: &Arc<str>) -> Self {
@@ -172,12 +194,25 @@ mod tests {
             json!({"properties": {"x": {"enum": ["a", "b\u{e0063}"]}}}),
             json!({"properties": {"x": {"const": {"description": "b\u{e0063}"}}}}),
             json!({"properties": {"x": {"default": "\u{3164}"}}}),
+            json!({"properties": {"x": {"default": ["\u{1b}[2K"]}}}),
+            json!({"properties": {"x": {"enum": ["a\rb"]}}}),
+            json!({"properties": {"default": {"pattern": "\u{1b}"}}}),
             json!({"required": ["x\u{2800}"]}),
             json!({"properties": {"x": {"pattern": "a\u{34f}"}}}),
         ] {
             let refused = read(sent.clone()).unwrap_err();
             assert!(refused.reason.starts_with("its schema has the character U+"), "{sent}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_schema_that_no_model_can_be_given_is_refused_and_the_reason_is_short() {
+        let read = |schema: Value| Definition::read(&json!({"name": "t", "inputSchema": schema})).unwrap_err();
+        let long = json!({"properties": {"x": {"description": "x".repeat(300_000)}}});
+        assert_eq!(&*read(long).reason, "its schema has 300039 bytes; 262144 are allowed");
+        let nowhere = json!({"properties": {"x": {"$ref": format!("#/\u{1b}{}", "x".repeat(100_000))}}});
+        let reason = read(nowhere).reason;
+        assert!(reason.len() < 1_100 && hidden(&reason).is_none() && reason.ends_with('…'), "{reason}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Link {
         overflow: Arc<Overflow>,
         revised: watch::Sender<()>,
     ) -> (Arc<Self>, Option<Live>) {
-        let opened = Live::open(&name, &server).await.map_err(|reason| server.without_secrets(&reason));
+        let opened = Live::open(&name, &server).await.map_err(|reason| server.reason(&reason));
         let state = match &opened {
             Ok((live, _)) => State::Up(live.session.clone()),
             Err(reason) => State::Down { reason: reason.as_str().into(), attempts: 0 },
@@ -103,7 +103,7 @@ impl Link {
         loop {
             let began = Instant::now();
             let watching = live.watch(&self.closing, |listed| self.relist(listed));
-            let Some(reason) = watching.await.map(|reason| self.server.without_secrets(&reason)) else {
+            let Some(reason) = watching.await.map(|reason| self.server.reason(&reason)) else {
                 self.state.send_replace(State::Closed);
                 return;
             };
@@ -133,7 +133,7 @@ impl Link {
                     return live;
                 }
                 Err(reason) => {
-                    let reason = self.server.without_secrets(&reason);
+                    let reason = self.server.reason(&reason);
                     tracing::warn!(server = %self.name, reason, "an MCP server could not be started");
                     self.state.send_replace(State::Down { reason: format!("{before}{reason}").into(), attempts });
                 }

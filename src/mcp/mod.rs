@@ -43,12 +43,15 @@
 //! for nothing: sampling, elicitation and roots are denied.
 //!
 //! Characters that a person does not see are taken out of descriptions, schemas, results and errors. A schema that has them in
-//! what is sent back to the server, such as the name of a parameter, is refused.
+//! what is sent back to the server, such as the name of a parameter, is refused. The names of prompts and the addresses of
+//! resources, which programs send back, stay as they are.
 //!
 //! **Secrets.** No model, event, error, `Debug` output or log shows the credentials that a server is given: bearer tokens,
 //! passwords and keys in its URL, and headers, variables, options and query parameters that are named like a key, a token or a
 //! password. Errors and logs show no other value either that a server is given, except paths, names of packages and options.
-//! A mark stands in their place. Values of fewer than 6 bytes are not hidden.
+//! A mark stands in their place. They are found as they are, in JSON, percent-encoded and in base64, and not in what a server
+//! makes of them otherwise. Values of fewer than 6 bytes are not hidden. The names of tools and parameters, and the values that
+//! a schema allows, stay as they are: a simple password may be part of one.
 //!
 //! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
 //! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
@@ -57,7 +60,7 @@
 //! withdraws it; in the last cases the server is told. Progress notifications become
 //! [`ToolProgress`](crate::EventKind::ToolProgress) events, and give a call more time. Texts, images, audio, links,
 //! embedded resources and structured content come back as [`Content`](crate::Content); text beyond a bound is kept in a
-//! file. Errors, of the tool and of the protocol, are told to the model.
+//! file, and an attachment that is not base64 becomes a note. Errors, of the tool and of the protocol, are told to the model.
 
 #[cfg(feature = "mcp-client")]
 mod catalogue;

@@ -10,7 +10,7 @@ use super::link::Link;
 use super::output::Output;
 use super::request::Failure;
 use super::tap::Meter;
-use super::visible::visible;
+use super::visible::quoted;
 use crate::message::{Content, Name};
 use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
 
@@ -72,7 +72,7 @@ impl Offered {
             Failure::Silent(limit) => ToolError::timeout(limit),
             Failure::Unreached(reason) => ToolError::network(self.told(&reason)),
             Failure::Unauthorized(reason) => {
-                ToolError::authentication(&format!("MCP server {}", self.link.name), visible(&reason))
+                ToolError::authentication(&format!("MCP server {}", self.link.name), quoted(&reason))
             }
             other => self.error(other),
         }
@@ -83,6 +83,6 @@ impl Offered {
     }
 
     fn told(&self, reason: &dyn std::fmt::Display) -> String {
-        visible(&format!("MCP server `{}`: {reason}", self.link.name)).into_owned()
+        quoted(&format!("MCP server `{}`: {reason}", self.link.name))
     }
 }
