@@ -751,6 +751,8 @@ async fn errors_of_tools_and_of_the_protocol_are_told_to_the_model() {
         (&*protocol.content.text, protocol.is_error),
         ("Error: [do] MCP server `srv`: error -32099: no such thing", true)
     );
+    let long = call(&runtime, "do", json!({"what": "protocol_error", "text": "x".repeat(1_000_000)})).await;
+    assert!(long.content.text.len() < 5_000 && long.content.text.ends_with("x…"), "{}", long.content.text.len());
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ def act(request, arguments):
     if what == "error":
         return text("it went wrong", isError=True)
     if what == "protocol_error":
-        send({"id": request["id"], "error": {"code": -32099, "message": "no such thing"}})
+        send({"id": request["id"], "error": {"code": -32099, "message": arguments.get("text", "no such thing")}})
         return None
     if what == "crash":
         print("one\nboom", file=sys.stderr, flush=True)
