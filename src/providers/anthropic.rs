@@ -7,9 +7,9 @@ mod reply;
 mod request;
 
 use super::api::Api;
-use super::body::{Fields, List};
-use super::http::Expect;
-use super::wire::{Vendor, Wire};
+use super::body::{MessageList, RequestFields};
+use super::http::ResponseMode;
+use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
 
 /// Anthropic, or another server that speaks its Messages format.
@@ -51,7 +51,7 @@ pub type Anthropic = Api<Messages>;
 #[derive(Debug)]
 pub enum Messages {}
 
-impl Wire for Messages {
+impl WireFormat for Messages {
     const VENDOR: Vendor = Vendor {
         name: "Anthropic",
         address: "https://api.anthropic.com",
@@ -65,15 +65,20 @@ impl Wire for Messages {
     type Decoder = reply::Decoder;
     type Profile = ();
 
-    fn url(address: &str, _: &str, _: Expect) -> String {
+    fn url(address: &str, _: &str, _: ResponseMode) -> String {
         format!("{}/v1/messages", address.trim_end_matches("/messages").trim_end_matches("/v1"))
     }
 
-    fn fields(request: &Request, expect: Expect, (): (), fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(
+        request: &Request,
+        expect: ResponseMode,
+        (): (),
+        fields: &mut RequestFields<'_>,
+    ) -> serde_json::Result<()> {
         request::fields(request, expect, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, (): (), list: &mut List<'_>) -> serde_json::Result<()> {
+    fn messages(request: &Request, encoded: usize, (): (), list: &mut MessageList<'_>) -> serde_json::Result<()> {
         request::messages(&request.context, encoded, list)
     }
 }

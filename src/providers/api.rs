@@ -9,9 +9,9 @@ use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::endpoint::Endpoint;
-use super::http::Http;
+use super::http::HttpClient;
 use super::retry::Retry;
-use super::wire::Wire;
+use super::wire::WireFormat;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request};
 
@@ -27,7 +27,7 @@ use crate::provider::{DeltaSink, Provider, Reply, Request};
 ///
 /// Keys are shown nowhere: neither by `Debug` nor in errors, events or traces. No redirect to another scheme, host
 /// or port is followed.
-pub struct Api<W: Wire> {
+pub struct Api<W: WireFormat> {
     retry: Retry<Endpoint<W>>,
     function_calling: Option<bool>,
 }
@@ -44,7 +44,7 @@ pub enum Streaming {
     Never,
 }
 
-impl<W: Wire> Api<W> {
+impl<W: WireFormat> Api<W> {
     /// The vendor itself, with a key. Space around the key is dropped.
     pub fn new(key: impl Into<SecretString>) -> Self {
         let key = SecretString::from(key.into().expose_secret().trim());
@@ -56,7 +56,7 @@ impl<W: Wire> Api<W> {
     /// A server at an address that asks for no key.
     #[must_use]
     pub fn keyless(base_url: &str) -> Self {
-        let mut http = Http::default();
+        let mut http = HttpClient::default();
         for (name, value) in W::VENDOR.headers {
             http.header(name, value);
         }
@@ -198,7 +198,7 @@ impl<W: Wire> Api<W> {
     }
 }
 
-impl<W: Wire> Provider for Api<W> {
+impl<W: WireFormat> Provider for Api<W> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
@@ -215,7 +215,7 @@ impl<W: Wire> Provider for Api<W> {
     }
 }
 
-impl<W: Wire> fmt::Debug for Api<W> {
+impl<W: WireFormat> fmt::Debug for Api<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Endpoint { address, streaming, .. } = self.retry.inner();
         // Without a password or a query, which may be secrets.

@@ -11,20 +11,24 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::http::Expect;
-use super::wire::Wire;
+use super::http::ResponseMode;
+use super::wire::WireFormat;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::{Attachment, AttachmentSource};
 use crate::provider::Request;
 
 /// Writes the body of a request in the format `W`.
-pub(crate) fn encode<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> Result<Bytes, ProviderError> {
+pub(crate) fn encode<W: WireFormat>(
+    request: &Request,
+    expect: ResponseMode,
+    profile: W::Profile,
+) -> Result<Bytes, ProviderError> {
     write::<W>(request, expect, profile).map_err(|error| {
         ProviderError::new(ProviderErrorKind::InvalidRequest, format!("the request cannot be written: {error}"))
     })
 }
 
-fn write<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> serde_json::Result<Bytes> {
+fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Profile) -> serde_json::Result<Bytes> {
     let context = &request.context;
     let kept = context.memo().take::<Encoded<W>>().filter(|kept| kept.expect == expect);
     let (mut out, encoded) = match kept {
@@ -36,7 +40,7 @@ fn write<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> ser
         }
         None => (head::<W>(request, expect, profile)?, 0),
     };
-    let mut list = List { has_items: !out.ends_with(b"["), out: &mut out };
+    let mut list = MessageList { has_items: !out.ends_with(b"["), out: &mut out };
     W::messages(request, encoded, profile, &mut list)?;
     out.put_slice(END);
     let body = out.freeze();
@@ -46,11 +50,11 @@ fn write<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> ser
 }
 
 /// Everything ahead of the messages.
-fn head<W: Wire>(request: &Request, expect: Expect, profile: W::Profile) -> serde_json::Result<BytesMut> {
+fn head<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Profile) -> serde_json::Result<BytesMut> {
     let extra = &request.agent.extra;
-    let mut fields = Fields { out: BytesMut::with_capacity(1024), extra, ours: vec![W::MESSAGES] };
+    let mut fields = RequestFields { out: BytesMut::with_capacity(1024), extra, ours: vec![W::MESSAGES] };
     W::fields(request, expect, profile, &mut fields)?;
-    let Fields { mut out, ours, .. } = fields;
+    let RequestFields { mut out, ours, .. } = fields;
     for (key, value) in extra.iter().filter(|(key, value)| !value.is_null() && !ours.contains(&key.as_str())) {
         put_field(&mut out, key, value)?;
     }
@@ -64,7 +68,7 @@ const END: &[u8] = b"]}";
 
 /// What is kept in the context until the next turn.
 struct Encoded<W> {
-    expect: Expect,
+    expect: ResponseMode,
     body: Bytes,
     /// How many of the context's messages are in it.
     messages: usize,
@@ -72,13 +76,13 @@ struct Encoded<W> {
 }
 
 /// The fields ahead of the messages. Each is merged with what the agent's `extra` says of it.
-pub struct Fields<'a> {
+pub struct RequestFields<'a> {
     out: BytesMut,
     extra: &'a Map<String, Value>,
     ours: Vec<&'static str>,
 }
 
-impl Fields<'_> {
+impl RequestFields<'_> {
     /// Writes a field, unless there is no value.
     pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Serialize>) -> serde_json::Result<()> {
         let Some(value) = value else { return Ok(()) };
@@ -113,12 +117,12 @@ fn merge(ours: Value, extra: &Value) -> Option<Value> {
 }
 
 /// The list of messages, as it grows.
-pub struct List<'a> {
+pub struct MessageList<'a> {
     out: &'a mut BytesMut,
     has_items: bool,
 }
 
-impl List<'_> {
+impl MessageList<'_> {
     /// One more.
     pub(crate) fn push(&mut self, item: &impl Serialize) -> serde_json::Result<()> {
         if std::mem::replace(&mut self.has_items, true) {
@@ -159,7 +163,7 @@ pub(crate) fn not_shown(attachment: &Attachment, why: &str) -> String {
 }
 
 /// Why a format cannot carry the bytes of a picture, if it cannot.
-pub(crate) fn picture_flaw(media_type: &str, base64: &str) -> Option<&'static str> {
+pub(crate) fn picture_problem(media_type: &str, base64: &str) -> Option<&'static str> {
     match &*essence(media_type) {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => too_large(base64),
         _ => Some("the model takes pictures as PNG, JPEG, GIF or WebP only"),
@@ -168,11 +172,11 @@ pub(crate) fn picture_flaw(media_type: &str, base64: &str) -> Option<&'static st
 
 /// Why nothing of that size is sent, if it is not.
 pub(crate) fn too_large(base64: &str) -> Option<&'static str> {
-    (base64.len() > LARGEST_ATTACHMENT).then_some("it is too large")
+    (base64.len() > MAX_ATTACHMENT_BYTES).then_some("it is too large")
 }
 
 /// The most bytes of an attachment in base64. Vendors take 20 to 50 MB in a whole request.
-const LARGEST_ATTACHMENT: usize = 20 << 20;
+const MAX_ATTACHMENT_BYTES: usize = 20 << 20;
 
 /// The text of a document that is one. Bytes that are not UTF-8 are read as Latin-1, which has a letter for each.
 pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
@@ -209,9 +213,9 @@ pub(crate) fn or_blank(text: &str) -> &str {
 }
 
 /// An address, or a [data URL](https://www.rfc-editor.org/rfc/rfc2397) with the bytes themselves.
-pub(crate) struct Address<'a>(pub(crate) &'a AttachmentSource);
+pub(crate) struct DataUrl<'a>(pub(crate) &'a AttachmentSource);
 
-impl Serialize for Address<'_> {
+impl Serialize for DataUrl<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             AttachmentSource::Url { url } => serializer.serialize_str(url),
@@ -237,12 +241,12 @@ fn put_key(out: &mut BytesMut, key: &str) -> serde_json::Result<()> {
 
 /// The arguments of a tool call, if they are a JSON object, or else an empty one: some servers read them, and refuse a
 /// conversation for good in which they are something else.
-pub(crate) fn sound(arguments: &str) -> &str {
+pub(crate) fn object_or_empty(arguments: &str) -> &str {
     if object(arguments).is_some() { arguments } else { EMPTY }
 }
 
 /// The same as JSON that is written as it is.
-pub(crate) fn sound_json(arguments: &str) -> serde_json::Result<&RawValue> {
+pub(crate) fn json_object_or_empty(arguments: &str) -> serde_json::Result<&RawValue> {
     object(arguments).map_or_else(|| serde_json::from_str(EMPTY), Ok)
 }
 

@@ -7,19 +7,19 @@ use serde_json::Value;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::Attachment;
 use crate::provider::{Delta, DeltaSink, Reply, StopReason, Usage};
-use crate::providers::offer::Renamed;
+use crate::providers::offer::ToolNames;
 use crate::tool::ToolCall;
 
 /// What of a reply has arrived.
 #[derive(Debug)]
-pub struct Draft<'a, 'g> {
+pub struct ReplyBuilder<'a, 'g> {
     deltas: &'a mut DeltaSink<'g>,
-    renamed: Renamed,
+    renamed: ToolNames,
     text: String,
     refusal: String,
     reasoning: String,
     attachments: Vec<Attachment>,
-    calls: Vec<Call>,
+    calls: Vec<PartialCall>,
     stop_reason: Option<StopReason>,
     usage: Option<Usage>,
     has_begun: bool,
@@ -28,15 +28,15 @@ pub struct Draft<'a, 'g> {
 
 /// What of a tool call has arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
+pub(crate) struct PartialCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
 }
 
-impl<'a, 'g> Draft<'a, 'g> {
+impl<'a, 'g> ReplyBuilder<'a, 'g> {
     /// Nothing yet.
-    pub(crate) fn new(deltas: &'a mut DeltaSink<'g>, renamed: Renamed) -> Self {
+    pub(crate) fn new(deltas: &'a mut DeltaSink<'g>, renamed: ToolNames) -> Self {
         Self {
             deltas,
             renamed,
@@ -58,70 +58,70 @@ impl<'a, 'g> Draft<'a, 'g> {
     }
 
     /// More of the text.
-    pub(crate) fn say(&mut self, piece: &str) {
+    pub(crate) fn push_text(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.text.push_str(piece);
-            self.show(|_| Delta::Text(piece.into()));
+            self.emit(|_| Delta::Text(piece.into()));
         }
     }
 
     /// More of the words in which the model declines.
-    pub(crate) fn refuse(&mut self, piece: &str) {
+    pub(crate) fn push_refusal(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.refusal.push_str(piece);
-            self.show(|_| Delta::Text(piece.into()));
+            self.emit(|_| Delta::Text(piece.into()));
         }
     }
 
     /// More of the reasoning.
-    pub(crate) fn think(&mut self, piece: &str) {
+    pub(crate) fn push_reasoning(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.reasoning.push_str(piece);
-            self.show(|_| Delta::Reasoning(piece.into()));
+            self.emit(|_| Delta::Reasoning(piece.into()));
         }
     }
 
     /// Something that the model made.
-    pub(crate) fn attach(&mut self, attachment: Attachment) {
+    pub(crate) fn add_attachment(&mut self, attachment: Attachment) {
         self.attachments.push(attachment);
     }
 
     /// One more tool call; its place among them is given back.
-    pub(crate) fn call(&mut self, call: Call) -> usize {
+    pub(crate) fn add_call(&mut self, call: PartialCall) -> usize {
         self.calls.push(call);
         let index = self.calls.len() - 1;
-        self.show(|draft| draft.delta(index, &draft.calls[index].arguments));
+        self.emit(|draft| draft.delta(index, &draft.calls[index].arguments));
         index
     }
 
     /// The tool calls so far.
-    pub(crate) fn calls(&mut self) -> &mut [Call] {
+    pub(crate) fn calls(&mut self) -> &mut [PartialCall] {
         &mut self.calls
     }
 
     /// More of the arguments of the call at `index`.
-    pub(crate) fn argue(&mut self, index: usize, piece: &str) {
+    pub(crate) fn push_arguments(&mut self, index: usize, piece: &str) {
         if let Some(call) = self.calls.get_mut(index) {
             call.arguments.push_str(piece);
             if !piece.is_empty() {
-                self.show(|draft| draft.delta(index, piece));
+                self.emit(|draft| draft.delta(index, piece));
             }
         }
     }
 
     /// Why the model stopped.
-    pub(crate) fn stop(&mut self, reason: StopReason) {
+    pub(crate) fn set_stop_reason(&mut self, reason: StopReason) {
         self.stop_reason = Some(reason);
     }
 
     /// What the reply costs, as far as the server has told; it takes the place of what was told before.
-    pub(crate) fn used(&mut self, usage: Usage) {
+    pub(crate) fn set_usage(&mut self, usage: Usage) {
         self.usage = Some(usage);
         self.deltas.usage_so_far(usage);
     }
 
     /// Nothing that matters is missing any more: a stream may end here.
-    pub(crate) fn complete(&mut self) {
+    pub(crate) fn set_complete(&mut self) {
         self.is_complete = true;
     }
 
@@ -166,7 +166,7 @@ impl<'a, 'g> Draft<'a, 'g> {
     fn finish(self, opaque: Option<Value>) -> Reply {
         let calls = self.calls.into_iter();
         let tool_calls: Vec<_> =
-            calls.map(|call| ToolCall::new(call.id, self.renamed.own(&call.name), call.arguments)).collect();
+            calls.map(|call| ToolCall::new(call.id, self.renamed.original(&call.name), call.arguments)).collect();
         let given = |text: String| (!text.is_empty()).then(|| text.into());
         let stop_reason = match self.stop_reason {
             // Vendors say `stop` of a reply with tool calls as well.
@@ -186,11 +186,11 @@ impl<'a, 'g> Draft<'a, 'g> {
     }
 
     fn delta(&self, index: usize, piece: &str) -> Delta {
-        let name = self.renamed.own(&self.calls[index].name);
+        let name = self.renamed.original(&self.calls[index].name);
         Delta::ToolCall { index, name: name.into(), arguments: piece.into() }
     }
 
-    fn show(&mut self, delta: impl FnOnce(&Self) -> Delta) {
+    fn emit(&mut self, delta: impl FnOnce(&Self) -> Delta) {
         if self.deltas.is_observed() {
             let delta = delta(self);
             self.deltas.delta(delta);

@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 
 use super::api::Streaming;
 use super::body;
-use super::draft::Draft;
-use super::failure::Failure;
-use super::http::{Answer, Expect, Http};
-use super::offer::Renamed;
+use super::draft::ReplyBuilder;
+use super::failure::ErrorBody;
+use super::http::{HttpClient, Response, ResponseMode};
+use super::offer::ToolNames;
 use super::sse;
-use super::wire::{Broken, Decoder, Progress, Wire};
+use super::wire::{DecodeError, Decoded, Decoder, WireFormat};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request};
 
 /// A server that speaks the wire format `W`.
-pub(crate) struct Endpoint<W: Wire> {
-    pub(crate) http: Http,
+pub(crate) struct Endpoint<W: WireFormat> {
+    pub(crate) http: HttpClient,
     pub(crate) address: String,
     pub(crate) streaming: Streaming,
     /// Where one was chosen; else the address tells.
@@ -30,25 +30,25 @@ pub(crate) struct Endpoint<W: Wire> {
     pub(crate) wire: PhantomData<W>,
 }
 
-impl<W: Wire> Endpoint<W> {
+impl<W: WireFormat> Endpoint<W> {
     async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let expect = match self.streaming {
-            Streaming::WhenObserved if deltas.is_observed() => Expect::Events,
-            Streaming::Always => Expect::Events,
-            Streaming::WhenObserved | Streaming::Never => Expect::Whole,
+            Streaming::WhenObserved if deltas.is_observed() => ResponseMode::EventStream,
+            Streaming::Always => ResponseMode::EventStream,
+            Streaming::WhenObserved | Streaming::Never => ResponseMode::Json,
         };
         let body = body::encode::<W>(request, expect, self.profile())?;
         let url = self.url(&request.agent.model, expect);
         let answer = self.http.post(&url, body.clone()).await;
-        let mut answer = answer.map_err(|error| explained(error, &body))?;
-        let mut draft = Draft::new(deltas, Renamed::among(&request.tools));
+        let mut answer = answer.map_err(|error| with_hint(error, &body))?;
+        let mut draft = ReplyBuilder::new(deltas, ToolNames::of(&request.tools));
         let mut decoder = W::Decoder::default();
-        let arrived = self.take(&mut answer, &mut decoder, &mut draft).await;
+        let arrived = self.read_reply(&mut answer, &mut decoder, &mut draft).await;
         let result = match arrived {
             Ok(()) => draft.into_reply(decoder.opaque()),
             Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
         };
-        result.map_err(|error| answer.identified(error))
+        result.map_err(|error| answer.with_request_id(error))
     }
 
     pub(crate) fn profile(&self) -> W::Profile {
@@ -56,7 +56,7 @@ impl<W: Wire> Endpoint<W> {
     }
 
     /// Where a request for `model` goes. A query of the address stands behind the path.
-    fn url(&self, model: &str, expect: Expect) -> String {
+    fn url(&self, model: &str, expect: ResponseMode) -> String {
         let Some((address, query)) = self.address.split_once('?') else { return W::url(&self.address, model, expect) };
         let url = W::url(address.trim_end_matches('/'), model, expect);
         let mark = if url.contains('?') { '&' } else { '?' };
@@ -64,11 +64,11 @@ impl<W: Wire> Endpoint<W> {
     }
 
     /// Takes in an answer. A server may answer in the other way than it was asked to, and without saying so.
-    async fn take(
+    async fn read_reply(
         &self,
-        answer: &mut Answer<'_>,
+        answer: &mut Response<'_>,
         decoder: &mut W::Decoder,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
         let mut events = sse::Decoder::default();
         if !answer.is_events() {
@@ -76,22 +76,22 @@ impl<W: Wire> Endpoint<W> {
             let read = answer.read_into(&mut body).await;
             let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii_start();
             if !sse::is_stream(body) {
-                return read.and_then(|()| Self::whole(answer, body, decoder, draft));
+                return read.and_then(|()| Self::read_json(answer, body, decoder, draft));
             }
             events.feed(body);
         }
-        self.stream(answer, events, decoder, draft).await
+        self.read_events(answer, events, decoder, draft).await
     }
 
-    fn whole(
-        answer: &Answer<'_>,
+    fn read_json(
+        answer: &Response<'_>,
         body: &[u8],
         decoder: &mut W::Decoder,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
         decoder.whole(body, draft).map_err(|broken| match broken {
-            Broken::Failed(failure) => answer.failed(&failure),
-            Broken::Unreadable(error) => answer.unexpected(
+            DecodeError::Reported(failure) => answer.reported_error(&failure),
+            DecodeError::Unreadable(error) => answer.unexpected_error(
                 format_args!("the answer (content type `{}`) cannot be read: {error}", answer.content_type()),
                 body,
             ),
@@ -99,25 +99,25 @@ impl<W: Wire> Endpoint<W> {
     }
 
     /// Says once that there is a type of events that is not known.
-    fn pass_over(&self, event: &str) {
+    fn log_unknown(&self, event: &str) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        if unknown.len() < MOST_UNKNOWN && unknown.insert(event.to_owned()) {
+        if unknown.len() < MAX_UNKNOWN && unknown.insert(event.to_owned()) {
             tracing::info!(event, provider = W::VENDOR.name, "events of an unknown type are passed over");
         }
     }
 
-    async fn stream(
+    async fn read_events(
         &self,
-        answer: &mut Answer<'_>,
+        answer: &mut Response<'_>,
         mut events: sse::Decoder,
         decoder: &mut W::Decoder,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
         loop {
             match answer.advance(&mut events).await {
                 Ok(true) => {}
                 Ok(false) | Err(_) if draft.is_complete() => return Ok(()),
-                Ok(false) => return Err(cut(answer, events)),
+                Ok(false) => return Err(stream_ended(answer, events)),
                 Err(error) => return Err(error),
             }
             let event = events.event();
@@ -126,16 +126,16 @@ impl<W: Wire> Endpoint<W> {
                 answer.begin();
             }
             match read {
-                Ok(Progress::More) => {}
-                Ok(Progress::Unknown) => self.pass_over(event.name),
-                Ok(Progress::Last) => {
+                Ok(Decoded::More) => {}
+                Ok(Decoded::Unknown) => self.log_unknown(event.name),
+                Ok(Decoded::Last) => {
                     answer.finish().await;
                     return Ok(());
                 }
-                Err(Broken::Failed(failure)) => return Err(answer.failed(&failure)),
-                Err(Broken::Unreadable(error)) => {
+                Err(DecodeError::Reported(failure)) => return Err(answer.reported_error(&failure)),
+                Err(DecodeError::Unreadable(error)) => {
                     let what = format_args!("an event cannot be read: {error}");
-                    return Err(answer.unexpected(what, event.data.as_bytes()));
+                    return Err(answer.unexpected_error(what, event.data.as_bytes()));
                 }
             }
         }
@@ -143,7 +143,7 @@ impl<W: Wire> Endpoint<W> {
 }
 
 /// The same error with a way out, where it mentions a setting that was sent, or one within it.
-fn explained(error: ProviderError, body: &[u8]) -> ProviderError {
+fn with_hint(error: ProviderError, body: &[u8]) -> ProviderError {
     if error.kind != ProviderErrorKind::InvalidRequest {
         return error;
     }
@@ -179,19 +179,19 @@ const NO_SETTINGS: [&str; 9] =
     ["model", "messages", "input", "contents", "tools", "system", "systemInstruction", "instructions", "stream"];
 
 /// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
-fn cut(answer: &Answer<'_>, events: sse::Decoder) -> ProviderError {
+fn stream_ended(answer: &Response<'_>, events: sse::Decoder) -> ProviderError {
     let stray = events.into_stray();
     let json = stray.find('{').and_then(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
-    json.and_then(Result::ok).and_then(|json| Failure::read(&json)).map_or_else(
+    json.and_then(Result::ok).and_then(|json| ErrorBody::read(&json)).map_or_else(
         || ProviderError::new(ProviderErrorKind::Truncated, "the stream ended before the reply was complete"),
-        |failure| answer.failed(&failure),
+        |failure| answer.reported_error(&failure),
     )
 }
 
 /// How many types of events are remembered; a server may make up any number.
-const MOST_UNKNOWN: usize = 64;
+const MAX_UNKNOWN: usize = 64;
 
-impl<W: Wire> Provider for Endpoint<W> {
+impl<W: WireFormat> Provider for Endpoint<W> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,

@@ -8,7 +8,7 @@ use crate::error::ProviderErrorKind;
 
 /// A failure in a server's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
+pub struct ErrorBody {
     /// What happened.
     pub(crate) message: String,
     /// The HTTP status that it names itself, where it comes without one.
@@ -18,13 +18,13 @@ pub struct Failure {
     /// How long it asks to wait.
     pub(crate) retry_after: Option<Duration>,
     /// Its `code`, `type` and `status`, and the names of the quotas that it mentions.
-    words: String,
+    codes: String,
 }
 
-impl Failure {
+impl ErrorBody {
     /// A failure that the server put into other words.
     pub(crate) fn new(message: impl Into<String>, words: &str) -> Self {
-        Self { message: message.into(), words: words.to_owned(), ..Self::default() }
+        Self { message: message.into(), codes: words.to_owned(), ..Self::default() }
     }
 
     /// Reads `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` or `{"detail": …}`, or a list of them.
@@ -55,7 +55,7 @@ impl Failure {
             status,
             request_id: body.get("request_id").and_then(Value::as_str).map(str::to_owned),
             retry_after: details.iter().find_map(|detail| seconds(detail.get("retryDelay")?.as_str()?)),
-            words: words.chain(quotas).chain(reasons).collect::<Vec<_>>().join(" "),
+            codes: words.chain(quotas).chain(reasons).collect::<Vec<_>>().join(" "),
         })
     }
 
@@ -67,7 +67,7 @@ impl Failure {
     /// What kind of failure it is, given the HTTP status that it came with.
     pub(crate) fn kind(&self, status: Option<u16>) -> ProviderErrorKind {
         use ProviderErrorKind::*;
-        let says = |words: &[&str]| words.iter().any(|word| self.words.contains(word));
+        let says = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
         if says(&["insufficient_quota", "billing", "PerDay"]) || self.mentions(NO_CREDIT) {
             return QuotaExceeded;
         }
@@ -105,7 +105,7 @@ impl Failure {
 
     /// Whether it is the model that failed, by what it wrote: another try may go well.
     pub(crate) fn is_sampling(&self) -> bool {
-        self.words.contains("tool_use_failed")
+        self.codes.contains("tool_use_failed")
     }
 
     fn begins(&self, phrases: &[&str]) -> bool {
@@ -160,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     fn check(body: Value, status: Option<u16>, message: &str, kind: ProviderErrorKind) {
-        let failure = Failure::read(&body).unwrap();
+        let failure = ErrorBody::read(&body).unwrap();
         assert_eq!((failure.message.as_str(), failure.kind(status.or(failure.status))), (message, kind), "{body}");
     }
 
@@ -202,8 +202,8 @@ mod tests {
         check(json!({"detail": "m"}), Some(401), "m", Authentication);
         check(json!({"detail": [{"loc": ["body"]}]}), Some(422), r#"[{"loc":["body"]}]"#, InvalidRequest);
         check(json!({"object": "error", "message": "m", "code": 40303}), Some(402), "m", QuotaExceeded);
-        assert_eq!(Failure::read(&json!({"error": {}})), None);
-        assert_eq!(Failure::read(&json!([])), None);
+        assert_eq!(ErrorBody::read(&json!({"error": {}})), None);
+        assert_eq!(ErrorBody::read(&json!([])), None);
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
             ]}})
         };
         let minute = body("GenerateRequestsPerMinutePerProjectPerModel");
-        assert_eq!(Failure::read(&minute).unwrap().retry_after, Some(Duration::from_millis(34_500)));
+        assert_eq!(ErrorBody::read(&minute).unwrap().retry_after, Some(Duration::from_millis(34_500)));
         check(minute, Some(429), "m", ProviderErrorKind::RateLimited);
         check(body("GenerateRequestsPerDayPerProjectPerModel"), Some(429), "m", ProviderErrorKind::QuotaExceeded);
     }

@@ -6,9 +6,9 @@ mod reply;
 mod request;
 
 use super::api::Api;
-use super::body::{Fields, List};
-use super::http::Expect;
-use super::wire::{Vendor, Wire};
+use super::body::{MessageList, RequestFields};
+use super::http::ResponseMode;
+use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
 
 /// Google's Gemini API, or another server that speaks `generateContent`.
@@ -48,7 +48,7 @@ pub type Google = Api<GenerateContent>;
 #[derive(Debug)]
 pub enum GenerateContent {}
 
-impl Wire for GenerateContent {
+impl WireFormat for GenerateContent {
     const VENDOR: Vendor = Vendor {
         name: "Google",
         address: "https://generativelanguage.googleapis.com",
@@ -62,11 +62,11 @@ impl Wire for GenerateContent {
     type Decoder = reply::Decoder;
     type Profile = ();
 
-    fn url(address: &str, model: &str, expect: Expect) -> String {
+    fn url(address: &str, model: &str, expect: ResponseMode) -> String {
         let folder = if model.contains('/') { "" } else { "models/" };
         let method = match expect {
-            Expect::Whole => "generateContent",
-            Expect::Events => "streamGenerateContent?alt=sse",
+            ResponseMode::Json => "generateContent",
+            ResponseMode::EventStream => "streamGenerateContent?alt=sse",
         };
         // Google's own clients name the server alone, gateways often the version too.
         let path = address.split_once("://").map_or(address, |(_, rest)| rest).split('/').skip(1);
@@ -75,11 +75,11 @@ impl Wire for GenerateContent {
         format!("{address}{version}/{folder}{model}:{method}")
     }
 
-    fn fields(request: &Request, _: Expect, (): (), fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(request: &Request, _: ResponseMode, (): (), fields: &mut RequestFields<'_>) -> serde_json::Result<()> {
         request::fields(request, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, (): (), list: &mut List<'_>) -> serde_json::Result<()> {
+    fn messages(request: &Request, encoded: usize, (): (), list: &mut MessageList<'_>) -> serde_json::Result<()> {
         request::messages(request, encoded, list)
     }
 }

@@ -15,7 +15,7 @@ use reqwest::{Url, Version};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{Failure, of_status};
+use super::failure::{ErrorBody, of_status};
 use super::retry_after;
 use super::sse::Decoder;
 use crate::error::{ProviderError, ProviderErrorKind};
@@ -23,8 +23,8 @@ use crate::redirects::same_origin_only;
 use crate::secrets::Secrets;
 
 /// A client for one server. Its connections are shared by all requests.
-pub(crate) struct Http {
-    lanes: Mutex<Vec<Lane>>,
+pub(crate) struct HttpClient {
+    lanes: Mutex<Vec<Connection>>,
     /// The server has answered by HTTP/1.1, where every request has a connection for itself.
     is_plain: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
@@ -44,14 +44,14 @@ pub(crate) type HeaderSource = Box<dyn Fn() -> BoxFuture<'static, Result<SecretS
 
 /// How a reply is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum ResponseMode {
     /// All at once, when the model is done. Until then nothing arrives.
-    Whole,
+    Json,
     /// Piece by piece.
-    Events,
+    EventStream,
 }
 
-impl Default for Http {
+impl Default for HttpClient {
     fn default() -> Self {
         let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Self {
@@ -67,7 +67,7 @@ impl Default for Http {
     }
 }
 
-impl Http {
+impl HttpClient {
     /// Sends a header with every request, in place of one of the same name.
     pub(crate) fn header(&mut self, name: &str, value: &str) {
         if let Ok(headers) = &mut self.headers {
@@ -115,42 +115,50 @@ impl Http {
     }
 
     /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
-    pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Answer<'_>, ProviderError> {
-        let deadline = after(self.total_timeout);
-        let lane = self.lane(url)?;
+    pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Response<'_>, ProviderError> {
+        let deadline = deadline_after(self.total_timeout);
+        let lane = self.connection(url)?;
         let mut headers = self.headers.clone()?;
         let mut secrets = Secrets::default();
         if let Some((name, source)) = &self.source {
-            let value = within(deadline, self.total_timeout, "no value for a header came", source()).await?;
+            let value = with_deadline(deadline, self.total_timeout, "no value for a header came", source()).await?;
             headers.insert(name, sensitive(value.expose_secret().trim()).ok_or_else(|| no_header(name.as_str()))?);
             value.expose_secret().split_whitespace().for_each(|part| secrets.add(part.into()));
         }
         let request = lane.client.post(url).headers(headers).body(body);
-        let sending = async { request.send().await.map_err(|error| self.broken(error)) };
-        let response = within(deadline, self.total_timeout, "no answer began", sending).await?;
+        let sending = async { request.send().await.map_err(|error| self.transport_error(error)) };
+        let response = with_deadline(deadline, self.total_timeout, "no answer began", sending).await?;
         if response.version() < Version::HTTP_2 {
             self.is_plain.store(true, Ordering::Relaxed);
         }
         let request_id = request_id(&response);
-        let answer =
-            Answer { request_id, response, http: self, secrets, _lane: lane, deadline, has_begun: false, received: 0 };
+        let answer = Response {
+            request_id,
+            response,
+            http: self,
+            secrets,
+            _lane: lane,
+            deadline,
+            has_begun: false,
+            received: 0,
+        };
         match answer.response.status().is_success() {
             true => Ok(answer),
-            false => Err(answer.refusal().await),
+            false => Err(answer.status_error().await),
         }
     }
 
     /// A lane with room for one more request.
-    fn lane(&self, url: &str) -> Result<Lane, ProviderError> {
+    fn connection(&self, url: &str) -> Result<Connection, ProviderError> {
         // Without TLS there is nobody to offer HTTP/2.
         let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
-        let most = if is_multiplexed { STREAMS } else { usize::MAX };
+        let most = if is_multiplexed { MAX_STREAMS } else { usize::MAX };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         // A lane counts its clones: itself, and one for each request.
         if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
             return Ok(lane.clone());
         }
-        let lane = Lane { client: self.client()?, requests: Arc::default() };
+        let lane = Connection { client: self.client()?, requests: Arc::default() };
         lanes.push(lane.clone());
         Ok(lane)
     }
@@ -166,10 +174,10 @@ impl Http {
             .referer(false)
             .user_agent(concat!("agentouto/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| ProviderError::new(ProviderErrorKind::Other, chain(&error)))
+            .map_err(|error| ProviderError::new(ProviderErrorKind::Other, error_chain(&error)))
     }
 
-    fn broken(&self, error: reqwest::Error) -> ProviderError {
+    fn transport_error(&self, error: reqwest::Error) -> ProviderError {
         let host = error.url().and_then(|url| url.host_str()).map(|host| format!("`{host}`: ")).unwrap_or_default();
         let kind = if error.is_builder() {
             ProviderErrorKind::InvalidRequest
@@ -179,24 +187,24 @@ impl Http {
             ProviderErrorKind::Connection
         };
         // The URL is left out of the rest, for it may hold a secret.
-        ProviderError::new(kind, self.secrets.redact(&format!("{host}{}", chain(&error.without_url()))))
+        ProviderError::new(kind, self.secrets.redact(&format!("{host}{}", error_chain(&error.without_url()))))
     }
 }
 
 /// A client with connections of its own. One is enough for HTTP/1.1; but of HTTP/2 a client has one connection to a
 /// server, on which servers allow about a hundred requests at once, and the others would wait for those.
 #[derive(Clone)]
-struct Lane {
+struct Connection {
     client: reqwest::Client,
     requests: Arc<()>,
 }
 
 /// An answer that has begun. Dropping it drops the connection.
-pub(crate) struct Answer<'h> {
-    http: &'h Http,
+pub(crate) struct Response<'h> {
+    http: &'h HttpClient,
     /// Those of this request alone.
     secrets: Secrets,
-    _lane: Lane,
+    _lane: Connection,
     response: reqwest::Response,
     request_id: Option<String>,
     deadline: Instant,
@@ -205,7 +213,7 @@ pub(crate) struct Answer<'h> {
     received: usize,
 }
 
-impl Answer<'_> {
+impl Response<'_> {
     /// Whether the server says that it sends events.
     pub(crate) fn is_events(&self) -> bool {
         self.content_type().trim_start().to_ascii_lowercase().starts_with("text/event-stream")
@@ -231,7 +239,7 @@ impl Answer<'_> {
     /// Waits a little for the end behind the last event, so that the connection can be used again.
     pub(crate) async fn finish(&mut self) {
         let ending = async { while let Ok(Some(_)) = self.chunk().await {} };
-        let _in_time = timeout_at(after(LONGEST_END), ending).await;
+        let _in_time = timeout_at(deadline_after(MAX_DRAIN), ending).await;
     }
 
     /// What the server says that it sends.
@@ -240,19 +248,19 @@ impl Answer<'_> {
     }
 
     /// An error in the server's own words.
-    pub(crate) fn failed(&self, failure: &Failure) -> ProviderError {
+    pub(crate) fn reported_error(&self, failure: &ErrorBody) -> ProviderError {
         let status = Some(self.response.status()).filter(|status| !status.is_success());
         let status = status.map(|status| status.as_u16()).or(failure.status);
-        let said = head(&self.redact(&failure.message), LONGEST_MESSAGE);
+        let said = head(&self.redact(&failure.message), MAX_MESSAGE);
         let message = status.map_or_else(|| said.clone(), |status| format!("HTTP {status}: {said}"));
         let error = ProviderError::new(failure.kind(status), message);
-        let request_id = failure.request_id.as_deref().map(|id| head(&self.redact(id), LONGEST_HEAD).into());
+        let request_id = failure.request_id.as_deref().map(|id| head(&self.redact(id), MAX_SHOWN_BODY).into());
         let should_retry = failure.is_sampling().then_some(true);
         ProviderError { status, retry_after: failure.retry_after, request_id, should_retry, ..error }
     }
 
     /// An answer that was expected to be something else.
-    pub(crate) fn unexpected(&self, what: impl fmt::Display, body: &[u8]) -> ProviderError {
+    pub(crate) fn unexpected_error(&self, what: impl fmt::Display, body: &[u8]) -> ProviderError {
         let message = match body {
             [] => format!("{what}; it is empty"),
             _ => format!("{what}; it begins: {}", self.head(body)),
@@ -261,7 +269,7 @@ impl Answer<'_> {
     }
 
     /// The same error with the request's id, and with what the headers say of another try.
-    pub(crate) fn identified(&self, error: ProviderError) -> ProviderError {
+    pub(crate) fn with_request_id(&self, error: ProviderError) -> ProviderError {
         let request_id = error.request_id.or_else(|| self.request_id.as_deref().map(Into::into));
         let message = match &request_id {
             Some(id) => format!("{} (request {id})", error.message).into(),
@@ -281,7 +289,7 @@ impl Answer<'_> {
     }
 
     /// The error that an answer is which is not a success.
-    async fn refusal(mut self) -> ProviderError {
+    async fn status_error(mut self) -> ProviderError {
         // No model is at work.
         self.begin();
         let status = self.response.status();
@@ -295,14 +303,14 @@ impl Answer<'_> {
                 let mut body = Vec::new();
                 // What has arrived is all there is to tell of.
                 let _cut = self.read_into(&mut body).await;
-                match serde_json::from_slice(&body).ok().and_then(|body| Failure::read(&body)) {
-                    Some(failure) => return self.identified(self.failed(&failure)),
+                match serde_json::from_slice(&body).ok().and_then(|body| ErrorBody::read(&body)) {
+                    Some(failure) => return self.with_request_id(self.reported_error(&failure)),
                     None => (of_status(status.as_u16()), self.head(&body)),
                 }
             }
         };
         let error = ProviderError::new(kind, format!("HTTP {}: {what}", status.as_u16()));
-        self.identified(ProviderError { status: Some(status.as_u16()), ..error })
+        self.with_request_id(ProviderError { status: Some(status.as_u16()), ..error })
     }
 
     /// All of the answer, as far as it comes.
@@ -319,17 +327,17 @@ impl Answer<'_> {
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let http = self.http;
-        let arriving = async { self.response.chunk().await.map_err(|error| http.broken(error)) };
-        let idle = after(http.idle_timeout);
+        let arriving = async { self.response.chunk().await.map_err(|error| http.transport_error(error)) };
+        let idle = deadline_after(http.idle_timeout);
         let (deadline, limit) = match self.has_begun && idle < self.deadline {
             true => (idle, http.idle_timeout),
             false => (self.deadline, http.total_timeout),
         };
-        let chunk = within(deadline, limit, "nothing arrived", arriving).await?;
+        let chunk = with_deadline(deadline, limit, "nothing arrived", arriving).await?;
         self.received += chunk.as_ref().map_or(0, Bytes::len);
-        match self.received > LARGEST_BODY {
+        match self.received > MAX_BODY_BYTES {
             true => {
-                let message = format!("the answer is larger than {LARGEST_BODY} bytes");
+                let message = format!("the answer is larger than {MAX_BODY_BYTES} bytes");
                 Err(ProviderError::new(ProviderErrorKind::InvalidResponse, message))
             }
             false => Ok(chunk),
@@ -337,7 +345,7 @@ impl Answer<'_> {
     }
 
     fn head(&self, body: &[u8]) -> String {
-        head(&self.redact(&String::from_utf8_lossy(body)), LONGEST_HEAD)
+        head(&self.redact(&String::from_utf8_lossy(body)), MAX_SHOWN_BODY)
     }
 
     fn redact(&self, text: &str) -> String {
@@ -357,7 +365,7 @@ fn no_header(name: &str) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Authentication, message)
 }
 
-async fn within<T>(
+async fn with_deadline<T>(
     deadline: Instant,
     limit: Duration,
     what: &str,
@@ -369,19 +377,19 @@ async fn within<T>(
 }
 
 /// The moment after a limit, which may be so long that no clock shows it.
-fn after(limit: Duration) -> Instant {
+fn deadline_after(limit: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_add(limit).unwrap_or(now + YEARS)
+    now.checked_add(limit).unwrap_or(now + FAR_FUTURE)
 }
 
 /// The id that the server gave the request.
 fn request_id(response: &reqwest::Response) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name)?.to_str().ok())?;
-    Some(head(id, LONGEST_HEAD))
+    Some(head(id, MAX_SHOWN_BODY))
 }
 
 /// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -394,18 +402,18 @@ fn head(text: &str, limit: usize) -> String {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
-const YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// Shorter than the time after which servers close an idle connection, so that no request meets a closed one.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How many requests share a connection of HTTP/2: the
 /// [standard](https://www.rfc-editor.org/rfc/rfc9113#SETTINGS_MAX_CONCURRENT_STREAMS) has servers allow no fewer.
-const STREAMS: usize = 100;
+const MAX_STREAMS: usize = 100;
 /// How long the end of a stream is waited for behind its last event.
-const LONGEST_END: Duration = Duration::from_millis(50);
+const MAX_DRAIN: Duration = Duration::from_millis(50);
 /// The most bytes of an answer, decompressed.
-const LARGEST_BODY: usize = 64 << 20;
-const LONGEST_HEAD: usize = 512;
-const LONGEST_MESSAGE: usize = 4096;
+const MAX_BODY_BYTES: usize = 64 << 20;
+const MAX_SHOWN_BODY: usize = 512;
+const MAX_MESSAGE: usize = 4096;
 /// The headers in which vendors name a request.
 const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];

@@ -22,18 +22,18 @@ pub(crate) fn name(own: &str) -> Cow<'_, str> {
     let begins = own.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     // A name that looks like one that stands for another gets one too, so that no two are the same.
     let stands_for_another = own.rsplit_once('_').is_some_and(|(_, mark)| mark.len() == 8 && is_hex(mark));
-    if begins && own.len() <= LONGEST_NAME && own.chars().all(is_fine) && !stands_for_another {
+    if begins && own.len() <= MAX_NAME && own.chars().all(is_fine) && !stands_for_another {
         return Cow::Borrowed(own);
     }
     let mut hasher = DefaultHasher::new();
     own.hash(&mut hasher);
     let mark = format!("_{:08x}", hasher.finish() as u32);
-    let stem = own.chars().map(|c| if is_fine(c) { c } else { '_' }).take(LONGEST_NAME - mark.len() - 1);
+    let stem = own.chars().map(|c| if is_fine(c) { c } else { '_' }).take(MAX_NAME - mark.len() - 1);
     let lead = if begins { "" } else { "_" };
     Cow::Owned(lead.chars().chain(stem).chain(mark.chars()).collect())
 }
 
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -41,7 +41,7 @@ fn is_hex(text: &str) -> bool {
 
 /// A tool as it is offered.
 #[derive(Serialize)]
-pub(crate) struct Offered<'a> {
+pub(crate) struct OfferedTool<'a> {
     pub(crate) name: Cow<'a, str>,
     pub(crate) description: &'a str,
     pub(crate) parameters: Cow<'a, Value>,
@@ -54,7 +54,7 @@ pub(crate) enum References {
     Resolved,
 }
 
-impl<'a> Offered<'a> {
+impl<'a> OfferedTool<'a> {
     pub(crate) fn new(tool: &'a ToolSpec, references: References) -> Self {
         let parameters = parameters(&tool.parameters, references);
         Self { name: name(&tool.name), description: &tool.description, parameters }
@@ -63,10 +63,10 @@ impl<'a> Offered<'a> {
 
 /// The tools whose names are offered as others.
 #[derive(Debug, Default)]
-pub(crate) struct Renamed(Vec<(String, String)>);
+pub(crate) struct ToolNames(Vec<(String, String)>);
 
-impl Renamed {
-    pub(crate) fn among(tools: &[ToolSpec]) -> Self {
+impl ToolNames {
+    pub(crate) fn of(tools: &[ToolSpec]) -> Self {
         let renamed = tools.iter().filter_map(|tool| match name(&tool.name) {
             Cow::Borrowed(_) => None,
             Cow::Owned(offered) => Some((offered, tool.name.to_string())),
@@ -75,7 +75,7 @@ impl Renamed {
     }
 
     /// The tool's own name.
-    pub(crate) fn own<'n>(&'n self, offered: &'n str) -> &'n str {
+    pub(crate) fn original<'n>(&'n self, offered: &'n str) -> &'n str {
         self.0.iter().find(|(name, _)| name == offered).map_or(offered, |(_, own)| own)
     }
 }
@@ -86,7 +86,7 @@ fn parameters(schema: &Value, references: References) -> Cow<'_, Value> {
         true => Cow::Borrowed(schema),
         false => {
             let mut plain =
-                Plain { root: schema, references, open: Vec::new(), left: MOST_VALUES }.schema(schema, true, 0);
+                Normalizer { root: schema, references, open: Vec::new(), left: MAX_VALUES }.schema(schema, true, 0);
             make_object(&mut plain);
             Cow::Owned(plain)
         }
@@ -94,9 +94,9 @@ fn parameters(schema: &Value, references: References) -> Cow<'_, Value> {
 }
 
 /// How many values the parameters of a tool may have once their references are resolved. What is beyond may be anything.
-const MOST_VALUES: usize = 50_000;
+const MAX_VALUES: usize = 50_000;
 /// How deep schemas may stand within each other. What is deeper may be anything.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 const COMBINATIONS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 /// The keywords whose value is a schema.
@@ -118,7 +118,7 @@ fn is_plain(schema: &Value, references: References, depth: usize) -> bool {
     let is_within = |schema: &Value| is_plain(schema, references, depth + 1);
     let Value::Object(fields) = schema else { return false };
     let is_object = || fields.get("type").and_then(Value::as_str) == Some("object");
-    if depth > DEEPEST || is_top && !(is_object() && fields.contains_key("properties")) {
+    if depth > MAX_DEPTH || is_top && !(is_object() && fields.contains_key("properties")) {
         return false;
     }
     if is_array(fields) && !fields.contains_key("items") {
@@ -151,7 +151,7 @@ fn is_array(fields: &Map<String, Value>) -> bool {
 }
 
 /// Schemas on their way into that form.
-struct Plain<'s> {
+struct Normalizer<'s> {
     root: &'s Value,
     references: References,
     /// The references that are being resolved: one to itself may be anything.
@@ -160,12 +160,12 @@ struct Plain<'s> {
     left: usize,
 }
 
-impl<'s> Plain<'s> {
+impl<'s> Normalizer<'s> {
     /// A schema. One that is `combined` at the top of the parameters becomes a part of them.
     fn schema(&mut self, schema: &'s Value, combined: bool, depth: usize) -> Value {
         // A schema that is `true` or `false` says nothing that a model needs.
         let Value::Object(fields) = schema else { return json!({}) };
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return json!({});
         }
         let target = fields.get("$ref").and_then(Value::as_str);
@@ -363,12 +363,12 @@ mod tests {
         let alias = name("a b").into_owned();
         let own = ["날씨 조회", "files.read", "3d", &*alias, &*long, "a b", "a_b", "search-web_2", "_x"];
         let tool = |name: &&str| ToolSpec { name: (*name).into(), description: "".into(), parameters: json!({}) };
-        let renamed = Renamed::among(&own.iter().map(tool).collect::<Vec<_>>());
+        let renamed = ToolNames::of(&own.iter().map(tool).collect::<Vec<_>>());
         let offered: Vec<_> = own.iter().map(|own| name(own).into_owned()).collect();
         for (own, offered) in own.iter().zip(&offered) {
             assert!(offered.len() <= 64 && !offered.starts_with(|c: char| c.is_ascii_digit()), "{offered}");
             assert!(offered.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)), "{offered}");
-            assert_eq!(renamed.own(offered), *own);
+            assert_eq!(renamed.original(offered), *own);
         }
         assert_eq!(offered[6..], ["a_b", "search-web_2", "_x"]);
         let unique: std::collections::HashSet<_> = offered.iter().collect();

@@ -10,9 +10,9 @@ mod request;
 pub use profile::Profile;
 
 use super::api::Api;
-use super::body::{Fields, List};
-use super::http::Expect;
-use super::wire::{Vendor, Wire};
+use super::body::{MessageList, RequestFields};
+use super::http::ResponseMode;
+use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
 
 /// A server that speaks Chat Completions: OpenAI, vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, Groq, DeepSeek,
@@ -65,7 +65,7 @@ impl OpenAi {
 #[derive(Debug)]
 pub enum ChatCompletions {}
 
-impl Wire for ChatCompletions {
+impl WireFormat for ChatCompletions {
     const VENDOR: Vendor = Vendor {
         name: "OpenAi",
         address: "https://api.openai.com/v1",
@@ -87,15 +87,25 @@ impl Wire for ChatCompletions {
         (profile == Profile::Perplexity).then_some(false)
     }
 
-    fn url(address: &str, _: &str, _: Expect) -> String {
+    fn url(address: &str, _: &str, _: ResponseMode) -> String {
         format!("{}/chat/completions", address.trim_end_matches("/chat/completions"))
     }
 
-    fn fields(request: &Request, expect: Expect, profile: Profile, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(
+        request: &Request,
+        expect: ResponseMode,
+        profile: Profile,
+        fields: &mut RequestFields<'_>,
+    ) -> serde_json::Result<()> {
         request::fields(request, expect, profile, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, profile: Profile, list: &mut List<'_>) -> serde_json::Result<()> {
+    fn messages(
+        request: &Request,
+        encoded: usize,
+        profile: Profile,
+        list: &mut MessageList<'_>,
+    ) -> serde_json::Result<()> {
         request::messages(request, encoded, profile, list)
     }
 }

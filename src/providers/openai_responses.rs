@@ -8,10 +8,10 @@ mod reply;
 mod request;
 
 use super::api::Api;
-use super::body::{Fields, List};
-use super::http::Expect;
+use super::body::{MessageList, RequestFields};
+use super::http::ResponseMode;
 use super::openai::ChatCompletions;
-use super::wire::{Vendor, Wire};
+use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
 
 /// A server that speaks Responses: OpenAI, Azure, xAI, OpenRouter, vLLM, llama.cpp and others.
@@ -55,21 +55,26 @@ pub type OpenAiResponses = Api<Responses>;
 #[derive(Debug)]
 pub enum Responses {}
 
-impl Wire for Responses {
+impl WireFormat for Responses {
     const VENDOR: Vendor = Vendor { name: "OpenAiResponses", ..ChatCompletions::VENDOR };
     const MESSAGES: &'static str = "input";
     type Decoder = reply::Decoder;
     type Profile = ();
 
-    fn url(address: &str, _: &str, _: Expect) -> String {
+    fn url(address: &str, _: &str, _: ResponseMode) -> String {
         format!("{}/responses", address.trim_end_matches("/responses"))
     }
 
-    fn fields(request: &Request, expect: Expect, (): (), fields: &mut Fields<'_>) -> serde_json::Result<()> {
+    fn fields(
+        request: &Request,
+        expect: ResponseMode,
+        (): (),
+        fields: &mut RequestFields<'_>,
+    ) -> serde_json::Result<()> {
         request::fields(request, expect, fields)
     }
 
-    fn messages(request: &Request, encoded: usize, (): (), list: &mut List<'_>) -> serde_json::Result<()> {
+    fn messages(request: &Request, encoded: usize, (): (), list: &mut MessageList<'_>) -> serde_json::Result<()> {
         request::messages(request, encoded, list)
     }
 }

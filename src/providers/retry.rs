@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::throttle::{LONGEST_PAUSE, Throttle, backoff};
+use super::throttle::{Limiter, MAX_PAUSE, backoff};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request, StopReason, Usage};
 
@@ -41,7 +41,7 @@ pub struct Retry<P> {
     inner: P,
     retries: u32,
     budget: Mutex<Budget>,
-    throttle: Throttle,
+    throttle: Limiter,
 }
 
 impl<P: Provider> Retry<P> {
@@ -51,7 +51,7 @@ impl<P: Provider> Retry<P> {
             inner,
             retries: RETRIES,
             budget: Mutex::new(Budget { calls: 0.0, retries: 0.0, at: Instant::now() }),
-            throttle: Throttle::new(usize::MAX),
+            throttle: Limiter::new(usize::MAX),
         }
     }
 
@@ -66,7 +66,7 @@ impl<P: Provider> Retry<P> {
     /// as 1.
     #[must_use]
     pub fn max_in_flight(mut self, requests: usize) -> Self {
-        self.throttle = Throttle::new(requests);
+        self.throttle = Limiter::new(requests);
         self
     }
 
@@ -88,7 +88,7 @@ impl<P: Provider> Retry<P> {
                 Ok(reply) => return Ok(Reply { usage: sum(spent, reply.usage), ..reply }),
                 Err(error) => error,
             };
-            let Some(pause) = self.pause(&error, tries) else { return Err(last(error, spent)) };
+            let Some(pause) = self.pause(&error, tries) else { return Err(final_error(error, spent)) };
             tracing::info!(
                 agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status, ?pause,
                 "a model is asked again: {error}"
@@ -100,7 +100,7 @@ impl<P: Provider> Retry<P> {
     }
 
     async fn try_once(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
-        let pass = self.throttle.enter().await.map_err(|refused| {
+        let pass = self.throttle.acquire().await.map_err(|refused| {
             let message = format!("not asked: the server has refused all requests as too many for {refused:.0?}");
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::RateLimited, message) }
         })?;
@@ -108,7 +108,7 @@ impl<P: Provider> Retry<P> {
         match &result {
             Ok(_) => pass.succeeded(),
             Err(error) if error.kind == ProviderErrorKind::RateLimited => {
-                let asked = error.retry_after.filter(|asked| *asked <= LONGEST_PAUSE);
+                let asked = error.retry_after.filter(|asked| *asked <= MAX_PAUSE);
                 pass.too_many(asked);
             }
             Err(_) => {}
@@ -118,9 +118,9 @@ impl<P: Provider> Retry<P> {
 
     /// How long to wait before the next try, if there is one.
     fn pause(&self, error: &ProviderError, tries: u32) -> Option<Duration> {
-        let may_help = tries < self.retries && error.should_retry.unwrap_or_else(|| may_pass(error, tries));
+        let may_help = tries < self.retries && error.should_retry.unwrap_or_else(|| is_retryable(error, tries));
         let pause = error.retry_after.unwrap_or_else(|| backoff(tries + 1));
-        let retries = may_help && !has_arrived(error) && pause <= LONGEST_PAUSE && self.budget().spend();
+        let retries = may_help && !has_arrived(error) && pause <= MAX_PAUSE && self.budget().spend();
         retries.then_some(pause)
     }
 
@@ -130,7 +130,7 @@ impl<P: Provider> Retry<P> {
 }
 
 /// Whether the same request may go well later.
-fn may_pass(error: &ProviderError, tries: u32) -> bool {
+fn is_retryable(error: &ProviderError, tries: u32) -> bool {
     use ProviderErrorKind::*;
     match error.kind {
         RateLimited | Overloaded | Unavailable | Connection | Timeout | Truncated => true,
@@ -152,12 +152,12 @@ fn has_arrived(error: &ProviderError) -> bool {
 }
 
 /// The error that a call ends with, given what earlier tries have cost.
-fn last(mut error: ProviderError, spent: Option<Usage>) -> ProviderError {
+fn final_error(mut error: ProviderError, spent: Option<Usage>) -> ProviderError {
     if let Some(spent) = spent {
         let partial = error.partial.get_or_insert_default();
         partial.usage = sum(Some(spent), partial.usage);
     }
-    if let Some(asked) = error.retry_after.filter(|asked| *asked > LONGEST_PAUSE) {
+    if let Some(asked) = error.retry_after.filter(|asked| *asked > MAX_PAUSE) {
         error.message = format!("{}; the server asks to wait for {asked:?}", error.message).into();
     }
     error
@@ -180,13 +180,13 @@ struct Budget {
 impl Budget {
     /// A call begins.
     fn begin(&mut self) {
-        self.fade();
+        self.decay();
         self.calls += 1.0;
     }
 
     /// Pays for a retry, if there is enough.
     fn spend(&mut self) -> bool {
-        self.fade();
+        self.decay();
         let is_enough = self.retries + 1.0 <= (self.calls * SHARE).max(RESERVE);
         if is_enough {
             self.retries += 1.0;
@@ -194,7 +194,7 @@ impl Budget {
         is_enough
     }
 
-    fn fade(&mut self) {
+    fn decay(&mut self) {
         let passed = self.at.elapsed();
         let left = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
         self.calls *= left;
@@ -229,4 +229,4 @@ const SHARE: f64 = 0.2;
 /// How many retries there are however few calls are made.
 const RESERVE: f64 = 10.0;
 /// How long the budget remembers.
-const MEMORY: Duration = LONGEST_PAUSE;
+const MEMORY: Duration = MAX_PAUSE;

@@ -187,13 +187,13 @@ impl fmt::Debug for Scripted {
 /// One reply in a script. Made from a [`Reply`] or a [`ProviderError`] by `into()`.
 #[derive(Clone, Debug)]
 pub struct ScriptedReply {
-    outcome: Outcome,
+    outcome: ScriptedOutcome,
     delay: Duration,
     pieces: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-enum Outcome {
+enum ScriptedOutcome {
     Reply(Reply),
     Error(ProviderError),
     Panic(String),
@@ -203,12 +203,12 @@ impl ScriptedReply {
     /// A failure instead of a reply.
     #[must_use]
     pub fn error(error: ProviderError) -> Self {
-        Self::new(Outcome::Error(error))
+        Self::new(ScriptedOutcome::Error(error))
     }
 
     /// A panic instead of a reply.
     pub fn panic(message: impl Into<String>) -> Self {
-        Self::new(Outcome::Panic(message.into()))
+        Self::new(ScriptedOutcome::Panic(message.into()))
     }
 
     /// The same, this much later on tokio's clock.
@@ -225,7 +225,7 @@ impl ScriptedReply {
         self
     }
 
-    fn new(outcome: Outcome) -> Self {
+    fn new(outcome: ScriptedOutcome) -> Self {
         Self { outcome, delay: Duration::ZERO, pieces: Vec::new() }
     }
 
@@ -236,16 +236,16 @@ impl ScriptedReply {
     #[expect(clippy::panic, reason = "a script may ask for it")]
     fn perform(self) -> Result<Reply, ProviderError> {
         match self.outcome {
-            Outcome::Reply(reply) => Ok(reply),
-            Outcome::Error(error) => Err(error),
-            Outcome::Panic(message) => panic!("{message}"),
+            ScriptedOutcome::Reply(reply) => Ok(reply),
+            ScriptedOutcome::Error(error) => Err(error),
+            ScriptedOutcome::Panic(message) => panic!("{message}"),
         }
     }
 }
 
 impl From<Reply> for ScriptedReply {
     fn from(reply: Reply) -> Self {
-        Self::new(Outcome::Reply(reply))
+        Self::new(ScriptedOutcome::Reply(reply))
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Event<'a> {
 pub(crate) enum SseError {
     #[error("the event stream is not valid UTF-8 at byte {offset}")]
     BadUtf8 { offset: usize },
-    #[error("an event is larger than {LARGEST_EVENT} bytes")]
+    #[error("an event is larger than {MAX_EVENT_BYTES} bytes")]
     EventTooLarge,
 }
 
@@ -89,7 +89,7 @@ impl Decoder {
             self.data = Data::None;
         }
         while let Some(range) = self.line() {
-            if range.len() + self.data_len() > LARGEST_EVENT {
+            if range.len() + self.data_len() > MAX_EVENT_BYTES {
                 return Err(SseError::EventTooLarge);
             }
             let offset = self.passed + range.start;
@@ -103,7 +103,7 @@ impl Decoder {
                 return Ok(true);
             }
         }
-        match self.buffer.len() - self.start + self.data_len() > LARGEST_EVENT {
+        match self.buffer.len() - self.start + self.data_len() > MAX_EVENT_BYTES {
             true => Err(SseError::EventTooLarge),
             false => Ok(false),
         }
@@ -178,7 +178,7 @@ impl Decoder {
             }
             // A comment, or what only a browser needs.
             b"" | b"id" | b"retry" => {}
-            _ if self.stray.len() < LARGEST_STRAY => self.stray = format!("{}{}\n", self.stray, self.text(&line)),
+            _ if self.stray.len() < MAX_STRAY_BYTES => self.stray = format!("{}{}\n", self.stray, self.text(&line)),
             _ => {}
         }
     }
@@ -198,9 +198,9 @@ impl Decoder {
 }
 
 /// The most bytes that one event may have.
-pub(crate) const LARGEST_EVENT: usize = 16 << 20;
+pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
-const LARGEST_STRAY: usize = 64 << 10;
+const MAX_STRAY_BYTES: usize = 64 << 10;
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 #[cfg(test)]

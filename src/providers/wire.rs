@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::body::{Fields, List};
-use super::draft::Draft;
-use super::failure::Failure;
-use super::http::Expect;
+use super::body::{MessageList, RequestFields};
+use super::draft::ReplyBuilder;
+use super::failure::ErrorBody;
+use super::http::ResponseMode;
 use super::sse::Event;
 use crate::provider::Request;
 
 /// A wire format: how a request is written, and where it goes. How a reply is read is its [`Decoder`].
-pub trait Wire: Send + Sync + 'static {
+pub trait WireFormat: Send + Sync + 'static {
     /// Who made it, and how its servers are reached by default.
     const VENDOR: Vendor;
     /// The name of the list in the body that grows from turn to turn.
@@ -34,14 +34,14 @@ pub trait Wire: Send + Sync + 'static {
     }
 
     /// Where a request for `model` goes on the server at `address`.
-    fn url(address: &str, model: &str, expect: Expect) -> String;
+    fn url(address: &str, model: &str, expect: ResponseMode) -> String;
 
     /// Writes all fields of the body but the messages.
     fn fields(
         request: &Request,
-        expect: Expect,
+        expect: ResponseMode,
         profile: Self::Profile,
-        fields: &mut Fields<'_>,
+        fields: &mut RequestFields<'_>,
     ) -> serde_json::Result<()>;
 
     /// Writes the messages behind the first `encoded` of the context; none of them if `encoded` is 0, which is the place
@@ -50,7 +50,7 @@ pub trait Wire: Send + Sync + 'static {
         request: &Request,
         encoded: usize,
         profile: Self::Profile,
-        list: &mut List<'_>,
+        list: &mut MessageList<'_>,
     ) -> serde_json::Result<()>;
 }
 
@@ -76,10 +76,10 @@ pub struct Vendor {
 /// Reads one answer. What it finds goes into a [`Draft`].
 pub trait Decoder: Default + Send {
     /// Takes in an answer that came whole.
-    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken>;
+    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError>;
 
     /// Takes in one event of an answer that comes piece by piece.
-    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken>;
+    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError>;
 
     /// What the server must see again with this reply, if anything.
     fn opaque(self) -> Option<serde_json::Value>;
@@ -87,7 +87,7 @@ pub trait Decoder: Default + Send {
 
 /// Whether anything more is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum Decoded {
     /// Perhaps.
     More,
     /// Perhaps; this event is of a type that is not known.
@@ -98,14 +98,14 @@ pub enum Progress {
 
 /// Why an answer cannot be taken in.
 #[derive(Debug)]
-pub enum Broken {
+pub enum DecodeError {
     /// It is not what the format says.
     Unreadable(serde_json::Error),
     /// It says that the request failed.
-    Failed(Failure),
+    Reported(ErrorBody),
 }
 
-impl From<serde_json::Error> for Broken {
+impl From<serde_json::Error> for DecodeError {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(error)
     }

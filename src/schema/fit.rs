@@ -8,7 +8,7 @@ use super::guard;
 pub(crate) struct Schema(jsonschema::Validator);
 
 /// The most errors that are told at once.
-const TOLD: usize = 5;
+const MAX_REPORTED: usize = 5;
 
 impl Schema {
     /// `None` for a schema that cannot be used, or that the [guard] refuses, as it does one that refers to itself:
@@ -21,13 +21,13 @@ impl Schema {
     }
 
     /// What is wrong with a value, in words; `None` if it fits.
-    pub(crate) fn misfit(&self, value: &Value) -> Option<String> {
-        let told: Vec<String> = self.0.iter_errors(value).take(TOLD).map(|error| told(&error)).collect();
+    pub(crate) fn problem(&self, value: &Value) -> Option<String> {
+        let told: Vec<String> = self.0.iter_errors(value).take(MAX_REPORTED).map(|error| describe(&error)).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 }
 
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     // The value may be a whole file.
     let error = error.masked_with("the value");
@@ -35,11 +35,11 @@ fn told(error: &jsonschema::ValidationError<'_>) -> String {
 }
 
 /// How deep an example goes.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// A value that fits the schema, or nearly so: of an object what is required, or else all there is.
 pub(crate) fn example(schema: &Value) -> Value {
-    example_within(schema, schema, DEEPEST)
+    example_within(schema, schema, MAX_DEPTH)
 }
 
 fn example_within(schema: &Value, root: &Value, depth: usize) -> Value {
@@ -111,7 +111,7 @@ mod tests {
             (json!({"type": "object"}), json!({})),
         ] {
             assert_eq!(example(&schema), expected, "{schema}");
-            assert_eq!(Schema::new(&schema).unwrap().misfit(&expected), None, "{schema}");
+            assert_eq!(Schema::new(&schema).unwrap().problem(&expected), None, "{schema}");
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         for schema in [&deep, &circle, &all_of, &itself, &tree] {
             let _ = example(schema).to_string();
             if let Some(schema) = Schema::new(schema) {
-                let _ = schema.misfit(&json!({"a": {"a": 1}, "next": {"next": {"n": "x"}}}));
+                let _ = schema.problem(&json!({"a": {"a": 1}, "next": {"next": {"n": "x"}}}));
             }
         }
         assert!(Schema::new(&tree).is_none());
@@ -145,8 +145,8 @@ mod tests {
     fn what_does_not_fit_is_told_without_the_value() {
         let schema = json!({"type": "object", "properties": {"core": {"type": "integer"}}, "required": ["core"]});
         let schema = Schema::new(&schema).unwrap();
-        assert_eq!(schema.misfit(&json!({"kern": 1})), Some("\"core\" is a required property".to_owned()));
-        let misfit = schema.misfit(&json!({"core": "secret"})).unwrap();
+        assert_eq!(schema.problem(&json!({"kern": 1})), Some("\"core\" is a required property".to_owned()));
+        let misfit = schema.problem(&json!({"core": "secret"})).unwrap();
         assert_eq!(misfit, "the value is not of type \"integer\" at `/core`");
     }
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 /// The deepest nesting.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The most values in a schema.
-const MOST_VALUES: usize = 20_000;
+const MAX_VALUES: usize = 20_000;
 /// The most values once every reference is replaced by what it refers to.
-const MOST_EXPANDED: usize = 100_000;
+const MAX_EXPANDED: usize = 100_000;
 /// The most references.
-const MOST_REFERENCES: usize = 500;
+const MAX_REFERENCES: usize = 500;
 
 /// Says why a schema is refused: too deep, too large, of no object, with references to elsewhere, to nothing, or in a
 /// circle.
@@ -25,8 +25,8 @@ pub(crate) fn check(schema: &Map<String, Value>) -> Result<(), String> {
     if root.references.is_empty() {
         return Ok(());
     }
-    if root.references.len() > MOST_REFERENCES {
-        return Err(format!("its schema has {} references; {MOST_REFERENCES} are allowed", root.references.len()));
+    if root.references.len() > MAX_REFERENCES {
+        return Err(format!("its schema has {} references; {MAX_REFERENCES} are allowed", root.references.len()));
     }
     expand(schema, root)
 }
@@ -47,11 +47,11 @@ impl<'a> Part<'a> {
         let mut part = Self { values: 1, references: Vec::new() };
         while let Some((key, value, depth)) = waiting.pop() {
             part.values += 1;
-            if depth > DEEPEST {
-                return Err(format!("its schema is nested deeper than {DEEPEST} levels"));
+            if depth > MAX_DEPTH {
+                return Err(format!("its schema is nested deeper than {MAX_DEPTH} levels"));
             }
-            if part.values > MOST_VALUES {
-                return Err(format!("its schema has more than {MOST_VALUES} values"));
+            if part.values > MAX_VALUES {
+                return Err(format!("its schema has more than {MAX_VALUES} values"));
             }
             match value {
                 Value::String(target) if matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef") => {
@@ -79,8 +79,8 @@ fn expand(schema: &Map<String, Value>, root: Part<'_>) -> Result<(), String> {
             *next += 1;
             if let Some(size) = sizes.get(reference) {
                 part.values = part.values.saturating_add(*size);
-                if part.values > MOST_EXPANDED {
-                    return Err(format!("its schema stands for more than {MOST_EXPANDED} values"));
+                if part.values > MAX_EXPANDED {
+                    return Err(format!("its schema stands for more than {MAX_EXPANDED} values"));
                 }
                 continue;
             }
@@ -143,7 +143,7 @@ mod tests {
             json!({"$defs": {"a": {"type": "string"}, "b~/c": {"$ref": "#/$defs/a"}},
                 "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/$defs/b~0~1c"}, "z": {"$ref": "#/$defs/a"}}}),
             properties(5_000),
-            nested(DEEPEST - 2),
+            nested(MAX_DEPTH - 2),
         ] {
             assert_eq!(verdict(&schema), "ok");
         }
@@ -167,7 +167,7 @@ mod tests {
             json!({"properties": {"x": {"$ref": "#/$defs/none"}}}),
             "its schema refers to `#/$defs/none`, which is not there",
         );
-        check(nested(DEEPEST + 1), "its schema is nested deeper than 64 levels");
+        check(nested(MAX_DEPTH + 1), "its schema is nested deeper than 64 levels");
         check(properties(100_000), "its schema has more than 20000 values");
     }
 

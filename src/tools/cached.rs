@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
-use self::shelf::{Bounds, Shelf};
+use self::shelf::{Bounds, LruCache};
 use crate::error::CallError;
 use crate::message::{CallAgent, Caller, Content, Name};
 use crate::panics::catch_panic;
@@ -106,7 +106,7 @@ impl Cached {
     /// What is kept, or the run that is under way, or else one that begins when it is first polled.
     fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext) -> Found {
         let mut store = lock(&self.store);
-        if let Some(content) = store.shelf.find(key, Instant::now()) {
+        if let Some(content) = store.shelf.get(key, Instant::now()) {
             return Found::Kept(content);
         }
         if let Some(run) = store.runs.get(key).and_then(|(_, run)| run.upgrade()) {
@@ -124,7 +124,7 @@ impl Cached {
             let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
             let is_cancelled = is_cancelled.load(Ordering::Relaxed);
             if let (Ok(content), false) = (&result, is_cancelled) {
-                lock(&entry.store).shelf.keep(&entry.key, content, &bounds, Instant::now());
+                lock(&entry.store).shelf.insert(&entry.key, content, &bounds, Instant::now());
             }
             Ended { result, is_cancelled }
         };
@@ -187,7 +187,7 @@ impl CallAgent for WatchedCaller {
 /// What is kept, and what is under way.
 #[derive(Default)]
 struct Store {
-    shelf: Shelf,
+    shelf: LruCache,
     /// By key, each with its number. Those who wait for a run own it.
     runs: HashMap<Arc<str>, (u64, WeakShared<Running>)>,
     begun: u64,

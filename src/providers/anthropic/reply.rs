@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::OPAQUE;
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{Call, Draft};
-use crate::providers::failure::Failure;
+use crate::providers::draft::{PartialCall, ReplyBuilder};
+use crate::providers::failure::ErrorBody;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
+use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens, owned};
 
 /// A whole message, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -140,10 +140,10 @@ enum BlockContent {
 }
 
 impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let message: Message<'_> = serde_json::from_slice(body)?;
         if let Some(error) = message.error {
-            return Err(Broken::Failed(Failure::reported(&json!({ "error": error }))));
+            return Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error }))));
         }
         if let Some(content) = message.content {
             draft.begin();
@@ -156,19 +156,19 @@ impl wire::Decoder for Decoder {
         ended(message.stop_reason, message.stop_details, draft)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         if event.name == "error" {
             return Err(failed(event.data));
         }
         // Some gateways end the stream in the manner of Chat Completions.
         if matches!(event.data.trim(), "" | "[DONE]") {
-            return Ok(Progress::More);
+            return Ok(Decoded::More);
         }
         let StreamEvent { kind, index, message, content_block, delta, usage } = match serde_json::from_str(event.data) {
             Ok(event) => event,
             Err(error) if KINDS.contains(&event.name) => return Err(error.into()),
             // What is new may have fields of its own under the same names.
-            Err(_) => return Ok(Progress::Unknown),
+            Err(_) => return Ok(Decoded::Unknown),
         };
         match kind.as_deref().unwrap_or(event.name) {
             "message_start" => {
@@ -198,14 +198,14 @@ impl wire::Decoder for Decoder {
                 }
             }
             "message_stop" => {
-                draft.complete();
-                return Ok(Progress::Last);
+                draft.set_complete();
+                return Ok(Decoded::Last);
             }
             "error" => return Err(failed(event.data)),
             "ping" => {}
-            _ => return Ok(Progress::Unknown),
+            _ => return Ok(Decoded::Unknown),
         }
-        Ok(Progress::More)
+        Ok(Decoded::More)
     }
 
     fn opaque(self) -> Option<Value> {
@@ -220,22 +220,26 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// One more block, which may be empty yet.
-    fn block(&mut self, index: u64, raw: &RawValue, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+    fn block(&mut self, index: u64, raw: &RawValue, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         let block: RawBlock<'_> = serde_json::from_str(raw.get())?;
         let content = match &*block.kind {
             "text" => {
-                draft.say(block.text.as_deref().unwrap_or_default());
+                draft.push_text(block.text.as_deref().unwrap_or_default());
                 BlockContent::Text(owned(block.text))
             }
             "thinking" => {
-                draft.think(block.thinking.as_deref().unwrap_or_default());
+                draft.push_reasoning(block.thinking.as_deref().unwrap_or_default());
                 BlockContent::Thinking { thinking: owned(block.thinking), signature: owned(block.signature) }
             }
             "tool_use" => {
                 // In a stream it is `{}` here, and comes in pieces.
                 let written = block.input.map(RawValue::get).filter(|input| *input != "{}");
                 let arguments = written.unwrap_or_default().to_owned();
-                BlockContent::Call(draft.call(Call { id: owned(block.id), name: owned(block.name), arguments }))
+                BlockContent::Call(draft.add_call(PartialCall {
+                    id: owned(block.id),
+                    name: owned(block.name),
+                    arguments,
+                }))
             }
             _ => BlockContent::Other(serde_json::from_str(raw.get())?, String::new()),
         };
@@ -244,37 +248,37 @@ impl Decoder {
     }
 
     /// More of a block.
-    fn grow(&mut self, index: u64, delta: Delta<'_>, draft: &mut Draft<'_, '_>) {
+    fn grow(&mut self, index: u64, delta: Delta<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
         let json = delta.partial_json.as_deref().unwrap_or_default();
         match &mut block.content {
             BlockContent::Text(text) => {
                 let piece = delta.text.as_deref().unwrap_or_default();
                 text.push_str(piece);
-                draft.say(piece);
+                draft.push_text(piece);
             }
             BlockContent::Thinking { thinking, signature } => {
                 let piece = delta.thinking.as_deref().unwrap_or_default();
                 thinking.push_str(piece);
-                draft.think(piece);
+                draft.push_reasoning(piece);
                 signature.push_str(delta.signature.as_deref().unwrap_or_default());
             }
-            BlockContent::Call(place) => draft.argue(*place, json),
+            BlockContent::Call(place) => draft.push_arguments(*place, json),
             BlockContent::Other(_, input) => input.push_str(json),
         }
     }
 
     /// A block is complete. A tool call without arguments has come without a piece of them.
-    fn close(&mut self, index: u64, draft: &mut Draft<'_, '_>) {
+    fn close(&mut self, index: u64, draft: &mut ReplyBuilder<'_, '_>) {
         let block = self.blocks.iter().rfind(|block| block.index == index);
         if let Some(Block { content: BlockContent::Call(place), .. }) = block
             && draft.calls().get(*place).is_some_and(|call| call.arguments.is_empty())
         {
-            draft.argue(*place, "{}");
+            draft.push_arguments(*place, "{}");
         }
     }
 
-    fn used(&mut self, told: Option<TokenCounts>, draft: &mut Draft<'_, '_>) {
+    fn used(&mut self, told: Option<TokenCounts>, draft: &mut ReplyBuilder<'_, '_>) {
         let Some(told) = told else { return };
         let known = &mut self.usage;
         let latest = |known: &mut Tokens, told: Tokens| *known = Tokens(told.0.or(known.0));
@@ -285,7 +289,7 @@ impl Decoder {
         latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
         let cached = known.cache_read_input_tokens.count();
         let beside = cached.saturating_add(known.cache_creation_input_tokens.count());
-        draft.used(Usage {
+        draft.set_usage(Usage {
             input_tokens: known.input_tokens.count().saturating_add(beside),
             output_tokens: known.output_tokens.count(),
             cached_tokens: cached,
@@ -295,8 +299,9 @@ impl Decoder {
 }
 
 /// What an event of an error says.
-fn failed(data: &str) -> Broken {
-    serde_json::from_str(data).map_or_else(Broken::Unreadable, |error| Broken::Failed(Failure::reported(&error)))
+fn failed(data: &str) -> DecodeError {
+    serde_json::from_str(data)
+        .map_or_else(DecodeError::Unreadable, |error| DecodeError::Reported(ErrorBody::reported(&error)))
 }
 
 /// The events that matter.
@@ -312,9 +317,13 @@ const KINDS: [&str; 8] = [
 ];
 
 /// Why the model stopped. One that declined without a word has failed.
-fn ended(word: Option<Str<'_>>, details: Option<StopDetails<'_>>, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+fn ended(
+    word: Option<Str<'_>>,
+    details: Option<StopDetails<'_>>,
+    draft: &mut ReplyBuilder<'_, '_>,
+) -> Result<(), DecodeError> {
     let Some(word) = word else { return Ok(()) };
-    draft.stop(match &*word {
+    draft.set_stop_reason(match &*word {
         "end_turn" | "stop_sequence" => StopReason::Stop,
         "tool_use" => StopReason::ToolCalls,
         "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
@@ -323,7 +332,7 @@ fn ended(word: Option<Str<'_>>, details: Option<StopDetails<'_>>, draft: &mut Dr
     });
     match details.and_then(|details| details.explanation) {
         Some(explanation) if &*word == "refusal" && draft.is_empty() => {
-            Err(Broken::Failed(Failure::new(&*explanation, "content_filter")))
+            Err(DecodeError::Reported(ErrorBody::new(&*explanation, "content_filter")))
         }
         _ => Ok(()),
     }

@@ -15,14 +15,18 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, Fields, List, sound_json, with_attached};
-use crate::providers::http::Expect;
+use crate::providers::body::{self, MessageList, RequestFields, json_object_or_empty, with_attached};
+use crate::providers::http::ResponseMode;
 use crate::providers::models::{self, ClaudeThinking};
-use crate::providers::offer::{self, Offered, References};
+use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
-pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+pub(super) fn fields(
+    request: &Request,
+    expect: ResponseMode,
+    fields: &mut RequestFields<'_>,
+) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
     let family = models::claude(&agent.model);
     let reasoning = agent.reasoning.filter(|reasoning| reasoning.effort != Effort::None);
@@ -32,12 +36,12 @@ pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>)
         ClaudeThinking::Effort | ClaudeThinking::EffortByDefault | ClaudeThinking::Always => false,
     };
     let budget = reasoning.filter(takes_budget).map(budget);
-    let least = budget.map_or(0, |budget| budget.saturating_add(LEAST_ANSWER));
+    let least = budget.map_or(0, |budget| budget.saturating_add(MIN_ANSWER));
     let limit = agent.max_output_tokens.unwrap_or(family.max_tokens.max(least));
     let is_off = agent.reasoning.is_some() && reasoning.is_none();
     let (thinking, effort) = match (reasoning, budget, family.thinking) {
         // The budget is part of the limit.
-        (_, Some(_), _) if limit <= LEAST_BUDGET => return Err(too_few(limit)),
+        (_, Some(_), _) if limit <= MIN_BUDGET => return Err(too_few(limit)),
         (_, Some(budget), _) => (Some(Thinking::Enabled { budget_tokens: budget.min(limit - 1) }), None),
         (Some(Reasoning { effort, .. }), None, _) => (Some(Thinking::Adaptive { display: "summarized" }), Some(effort)),
         (None, None, ClaudeThinking::Budget | ClaudeThinking::EffortByDefault) if is_off => {
@@ -54,11 +58,11 @@ pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>)
     fields.set("thinking", thinking)?;
     fields.set("output_config", effort.map(|effort| OutputConfig { effort }))?;
     fields.set("temperature", agent.temperature.filter(|_| has_temperature))?;
-    fields.set("stream", (expect == Expect::Events).then_some(true))
+    fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
 /// Writes the messages behind the first `encoded`. The results of one turn are one message.
-pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+pub(super) fn messages(context: &Context, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let mut results = Vec::new();
     for message in context.messages().skip(encoded) {
         if !results.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
@@ -69,8 +73,8 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
             ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let content = match kept {
-                    Some(kept) => again(kept, tool_calls)?,
-                    None => said(with_attached(text.as_deref(), attachments), tool_calls)?,
+                    Some(kept) => kept_blocks(kept, tool_calls)?,
+                    None => assistant_blocks(with_attached(text.as_deref(), attachments), tool_calls)?,
                 };
                 // The API refuses a message without content.
                 if !content.is_empty() {
@@ -90,14 +94,14 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut List<'_>) -
 }
 
 /// The blocks of a reply that was plain, or another provider's.
-fn said<'a>(text: Option<Cow<'a, str>>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
+fn assistant_blocks<'a>(text: Option<Cow<'a, str>>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
     let text = text.filter(|text| !text.trim().is_empty()).map(|text| Ok(Block::text(text)));
     text.into_iter().chain(calls.iter().map(Block::call)).collect()
 }
 
 /// The blocks that the server sent, as it sent them. Only the tool calls are written anew: their ids may have been
 /// changed, because they were not unique.
-fn again<'a>(kept: &'a [Value], calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
+fn kept_blocks<'a>(kept: &'a [Value], calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
     let mut calls = calls.iter();
     let block = |block: &'a Value| match block["type"].as_str() {
         Some("tool_use") => calls.next().map(Block::call),
@@ -113,19 +117,19 @@ fn budget(reasoning: Reasoning) -> u32 {
         Effort::Medium => 4_096,
         Effort::High => 16_384,
     });
-    tokens.max(LEAST_BUDGET)
+    tokens.max(MIN_BUDGET)
 }
 
 fn too_few(limit: u32) -> serde_json::Error {
     serde_json::Error::custom(format_args!(
-        "`max_output_tokens` is {limit}, and reasoning takes at least {LEAST_BUDGET} of them; raise it or leave out `reasoning`"
+        "`max_output_tokens` is {limit}, and reasoning takes at least {MIN_BUDGET} of them; raise it or leave out `reasoning`"
     ))
 }
 
 /// The smallest [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking) that the API takes.
-const LEAST_BUDGET: u32 = 1_024;
+const MIN_BUDGET: u32 = 1_024;
 /// The tokens that are left for the answer beside a budget, where the agent has no limit.
-const LEAST_ANSWER: u32 = 4_096;
+const MIN_ANSWER: u32 = 4_096;
 
 #[derive(Serialize)]
 struct OutputConfig {
@@ -145,7 +149,7 @@ struct Tools<'a>(&'a [ToolSpec]);
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|tool| {
-            let Offered { name, description, parameters } = Offered::new(tool, References::Kept);
+            let OfferedTool { name, description, parameters } = OfferedTool::new(tool, References::Kept);
             Tool { name, description, input_schema: parameters }
         }))
     }
@@ -225,7 +229,7 @@ impl<'a> Block<'a> {
     }
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
-        let input = sound_json(&call.arguments)?;
+        let input = json_object_or_empty(&call.arguments)?;
         Ok(Self::ToolUse { id: &call.id, name: offer::name(&call.name), input })
     }
 
@@ -245,8 +249,8 @@ impl<'a> Block<'a> {
         };
         let source = Source::Base64 { media_type: body::essence(media_type), data };
         match attachment.kind {
-            Image => match body::picture_flaw(media_type, data) {
-                None if data.len() > LARGEST_PICTURE => not_shown("it is too large"),
+            Image => match body::picture_problem(media_type, data) {
+                None if data.len() > MAX_PICTURE_BYTES => not_shown("it is too large"),
                 None => Self::Image { source },
                 Some(flaw) => not_shown(flaw),
             },
@@ -261,4 +265,4 @@ impl<'a> Block<'a> {
 }
 
 /// The most bytes of a [picture](https://platform.claude.com/docs/en/build-with-claude/vision) in base64.
-const LARGEST_PICTURE: usize = 5 << 20;
+const MAX_PICTURE_BYTES: usize = 5 << 20;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{Call, Draft};
-use crate::providers::failure::Failure;
+use crate::providers::draft::{PartialCall, ReplyBuilder};
+use crate::providers::failure::ErrorBody;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens, owned};
+use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens, owned};
 
 /// A response, a chunk of one, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -119,7 +119,7 @@ enum Kept {
 }
 
 impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         // A stream that is not asked for as events is a list of its chunks; errors come in a list, too.
         match body.trim_ascii_start().starts_with(b"[") {
             true => {
@@ -130,13 +130,13 @@ impl wire::Decoder for Decoder {
         }
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         // Some gateways end the stream in the manner of Chat Completions.
         if !matches!(event.data.trim(), "" | "[DONE]") {
             self.whole(event.data.as_bytes(), draft)?;
         }
         // The stream ends without a word.
-        Ok(Progress::More)
+        Ok(Decoded::More)
     }
 
     fn opaque(self) -> Option<Value> {
@@ -151,10 +151,10 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// Takes in a response, or one more chunk of it.
-    fn take(&mut self, response: Response<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn take(&mut self, response: Response<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let Response { candidates, prompt_feedback, usage_metadata, error } = response;
         if let Some(usage) = usage_metadata.and_then(Option::<Usage>::from) {
-            draft.used(usage);
+            draft.set_usage(usage);
         }
         // More than one candidate comes only if asked for.
         let candidate = candidates.into_iter().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
@@ -163,41 +163,41 @@ impl Decoder {
             self.take_candidate(candidate, draft)?;
         }
         match (error, prompt_feedback) {
-            (Some(error), _) => Err(Broken::Failed(Failure::reported(&json!({ "error": error })))),
+            (Some(error), _) => Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error })))),
             (None, Some(PromptFeedback { block_reason: Some(reason), block_reason_message })) if is_missing => {
                 let message = block_reason_message.map(|message| format!(": {}", &*message)).unwrap_or_default();
                 let message = format!("the prompt was blocked: {}{message}", &*reason);
-                Err(Broken::Failed(Failure::new(message, "content_filter")))
+                Err(DecodeError::Reported(ErrorBody::new(message, "content_filter")))
             }
             _ => Ok(()),
         }
     }
 
-    fn take_candidate(&mut self, candidate: Candidate<'_>, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+    fn take_candidate(&mut self, candidate: Candidate<'_>, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         draft.begin();
         let parts = candidate.content.and_then(|content| content.parts);
         parts.into_iter().flatten().try_for_each(|part| self.take_part(part, draft))?;
         let word = candidate.finish_reason.filter(|word| !matches!(&**word, "" | "FINISH_REASON_UNSPECIFIED"));
         if let Some(word) = word {
-            draft.stop(stop_reason(&word));
-            draft.complete();
+            draft.set_stop_reason(stop_reason(&word));
+            draft.set_complete();
         }
         Ok(())
     }
 
-    fn take_part(&mut self, raw: &RawValue, draft: &mut Draft<'_, '_>) -> serde_json::Result<()> {
+    fn take_part(&mut self, raw: &RawValue, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         let Part { text, thought, thought_signature, function_call, inline_data } = serde_json::from_str(raw.get())?;
         let is_signed = thought_signature.is_some_and(|signature| !signature.is_empty());
         let is_special = match (text, function_call) {
             (text, _) if thought == Some(true) => {
-                draft.think(text.as_deref().unwrap_or_default());
+                draft.push_reasoning(text.as_deref().unwrap_or_default());
                 if !is_signed {
                     return Ok(());
                 }
                 true
             }
             (Some(text), None) => {
-                draft.say(&text);
+                draft.push_text(&text);
                 if !is_signed {
                     self.keep_text(&text);
                     return Ok(());
@@ -205,13 +205,13 @@ impl Decoder {
                 true
             }
             (_, Some(call)) => {
-                let call = Call::from(call);
+                let call = PartialCall::from(call);
                 let has_id = !call.id.is_empty();
-                draft.call(call);
+                draft.add_call(call);
                 is_signed || has_id
             }
             (None, None) => {
-                inline_data.into_iter().for_each(|data| draft.attach(data.into()));
+                inline_data.into_iter().for_each(|data| draft.add_attachment(data.into()));
                 true
             }
         };
@@ -239,7 +239,7 @@ impl Kept {
     }
 }
 
-impl From<FunctionCall<'_>> for Call {
+impl From<FunctionCall<'_>> for PartialCall {
     fn from(call: FunctionCall<'_>) -> Self {
         let arguments = call.args.map_or("{}", RawValue::get).to_owned();
         Self { id: owned(call.id), name: owned(call.name), arguments }

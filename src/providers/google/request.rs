@@ -14,13 +14,13 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::ChatMessage;
 use crate::message::{self, Attachment, AttachmentSource};
 use crate::provider::Request;
-use crate::providers::body::{self, Fields, List, sound_json};
+use crate::providers::body::{self, MessageList, RequestFields, json_object_or_empty};
 use crate::providers::models::{self, Gemini};
-use crate::providers::offer::{self, Offered, References};
+use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the system prompt, the tools and the settings.
-pub(super) fn fields(request: &Request, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+pub(super) fn fields(request: &Request, fields: &mut RequestFields<'_>) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
     let system = Some(context.system()).filter(|system| !system.is_empty());
     let config = GenerationConfig {
@@ -34,7 +34,7 @@ pub(super) fn fields(request: &Request, fields: &mut Fields<'_>) -> serde_json::
 }
 
 /// Writes the messages behind the first `encoded`. The results of one turn are one message.
-pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let context = &request.context;
     // From Gemini 3 on a result has what is attached to it within.
     let is_within = matches!(models::gemini(&request.agent.model), Gemini::Level { .. });
@@ -49,7 +49,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let parts = match kept {
                     Some(kept) => kept.iter().map(Part::Kept).collect(),
-                    None => said(text.as_deref(), attachments, tool_calls)?,
+                    None => assistant_parts(text.as_deref(), attachments, tool_calls)?,
                 };
                 results.calls = kept.map(|kept| calls(kept).collect()).unwrap_or_default();
                 // The API refuses a message without parts.
@@ -64,7 +64,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
 }
 
 /// The parts of a reply that was plain, or another provider's.
-fn said<'a>(
+fn assistant_parts<'a>(
     text: Option<&'a str>,
     attachments: &'a [Attachment],
     calls: &'a [ToolCall],
@@ -93,8 +93,8 @@ impl<'a> Results<'a> {
     fn add(&mut self, name: &'a str, ToolOutput { content, is_error }: &'a ToolOutput, is_within: bool) {
         let (id, kept) = self.calls.get(self.responses.len()).copied().unwrap_or_default();
         let response = match is_error {
-            true => Outcome::Error(&content.text),
-            false => Outcome::Output(&content.text),
+            true => FunctionResult::Error(&content.text),
+            false => FunctionResult::Output(&content.text),
         };
         let attached = content.attachments.iter().map(Part::attachment);
         // Of all else it is not known whether it may stand within.
@@ -112,7 +112,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    fn write(self, list: &mut List<'_>) -> serde_json::Result<()> {
+    fn write(self, list: &mut MessageList<'_>) -> serde_json::Result<()> {
         let Self { responses, attached, .. } = self;
         // Beside the results the API counts them as results that are too many.
         for parts in [responses, attached] {
@@ -192,7 +192,7 @@ struct Declarations<'a>(&'a [ToolSpec]);
 impl Serialize for Declarations<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|tool| {
-            let Offered { name, description, parameters } = Offered::new(tool, References::Resolved);
+            let OfferedTool { name, description, parameters } = OfferedTool::new(tool, References::Resolved);
             FunctionDeclaration { name, description, parameters_json_schema: parameters }
         }))
     }
@@ -251,7 +251,7 @@ struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: Cow<'a, str>,
-    response: Outcome<'a>,
+    response: FunctionResult<'a>,
     /// [Media](https://ai.google.dev/gemini-api/docs/function-calling#multimodal-function-responses).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part<'a>>,
@@ -260,7 +260,7 @@ struct FunctionResponse<'a> {
 /// The two keys that the API knows in a [response](https://ai.google.dev/api/caching#FunctionResponse).
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome<'a> {
+enum FunctionResult<'a> {
     Output(&'a str),
     Error(&'a str),
 }
@@ -278,7 +278,7 @@ impl<'a> Part<'a> {
     }
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
-        let args = sound_json(&call.arguments)?;
+        let args = json_object_or_empty(&call.arguments)?;
         Ok(Self::FunctionCall(FunctionCall { name: offer::name(&call.name), args }))
     }
 

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{Call, Draft};
-use crate::providers::failure::Failure;
+use crate::providers::draft::{PartialCall, ReplyBuilder};
+use crate::providers::failure::ErrorBody;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Index, Lenient, Progress, Str, Tokens, error_in, lenient, owned};
+use crate::providers::wire::{self, DecodeError, Decoded, Index, Lenient, Str, Tokens, error_in, lenient, owned};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.
@@ -199,7 +199,7 @@ struct Marks {
 }
 
 impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let mut completion: Completion<'_> = serde_json::from_slice(body)?;
         // Some servers have an empty delta beside the message.
         // Some servers count from 1.
@@ -210,13 +210,13 @@ impl wire::Decoder for Decoder {
         self.take(completion, "", draft).map(drop)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         match event.data.trim() {
             "[DONE]" => {
-                draft.complete();
-                Ok(Progress::Last)
+                draft.set_complete();
+                Ok(Decoded::Last)
             }
-            "" => Ok(Progress::More),
+            "" => Ok(Decoded::More),
             data => self.take(serde_json::from_str(data)?, event.name, draft),
         }
     }
@@ -242,27 +242,32 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// Takes in a completion, or one more chunk of it, that came in an event of the type `name`.
-    fn take(&mut self, completion: Completion<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn take(
+        &mut self,
+        completion: Completion<'_>,
+        name: &str,
+        draft: &mut ReplyBuilder<'_, '_>,
+    ) -> Result<Decoded, DecodeError> {
         let Completion { choices, usage, error, object, message, code } = completion;
         let is_known = choices.is_some() || usage.is_some();
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
-            draft.used(usage);
+            draft.set_usage(usage);
         }
         // More than one choice comes only if asked for.
         let choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
         let failed = choice.and_then(|choice| self.take_choice(choice, draft));
         match error_in(error).or(failed) {
-            Some(error) => Err(Broken::Failed(Failure::reported(&json!({ "error": error })))),
+            Some(error) => Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error })))),
             None if name == "error" || object.as_deref() == Some("error") => {
-                Err(Broken::Failed(Failure::reported(&json!({ "message": message, "code": code }))))
+                Err(DecodeError::Reported(ErrorBody::reported(&json!({ "message": message, "code": code }))))
             }
-            None if is_known => Ok(Progress::More),
-            None => Ok(Progress::Unknown),
+            None if is_known => Ok(Decoded::More),
+            None => Ok(Decoded::Unknown),
         }
     }
 
     /// Takes in a choice. Gives the error that is in it.
-    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut Draft<'_, '_>) -> Option<Value> {
+    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Option<Value> {
         draft.begin();
         // Chunks of some servers hold the message so far beside the delta.
         if let Some(message) = choice.delta {
@@ -270,13 +275,13 @@ impl Decoder {
         } else if let Some(message) = choice.message {
             // In a stream the sound comes in pieces without a header, which nobody asks for by accident.
             if let Some(sound) = message.audio.as_ref().and_then(|audio| audio.data.as_deref()) {
-                draft.attach(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
+                draft.add_attachment(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
             }
             self.take_message(message, draft, Self::add_call);
         }
         if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {
-            draft.stop(stop_reason(&word));
-            draft.complete();
+            draft.set_stop_reason(stop_reason(&word));
+            draft.set_complete();
         }
         error_in(choice.error)
     }
@@ -284,37 +289,37 @@ impl Decoder {
     fn take_message<'a>(
         &mut self,
         message: Message<'a>,
-        draft: &mut Draft<'_, '_>,
-        take_call: impl Fn(&mut Self, CallPiece<'a>, &mut Draft<'_, '_>),
+        draft: &mut ReplyBuilder<'_, '_>,
+        take_call: impl Fn(&mut Self, CallPiece<'a>, &mut ReplyBuilder<'_, '_>),
     ) {
         let thoughts = [("reasoning_content", message.reasoning_content), ("reasoning", message.reasoning)];
         if let Some((field, thought)) = thoughts.into_iter().find_map(|(field, text)| Some((field, text?))) {
             if !thought.is_empty() {
                 self.reasoning = Some(field);
             }
-            thought.each(&mut |piece| draft.think(piece));
+            thought.each(&mut |piece| draft.push_reasoning(piece));
         }
         message.reasoning_details.into_iter().flatten().for_each(|detail| self.add_detail(detail));
         match message.content {
             Some(Text::Parts(parts)) => {
                 for part in parts {
                     if let Some(thinking) = part.thinking {
-                        thinking.each(&mut |piece| draft.think(piece));
+                        thinking.each(&mut |piece| draft.push_reasoning(piece));
                     }
-                    draft.say(part.text.as_deref().unwrap_or_default());
+                    draft.push_text(part.text.as_deref().unwrap_or_default());
                 }
             }
-            Some(text) => text.each(&mut |piece| draft.say(piece)),
+            Some(text) => text.each(&mut |piece| draft.push_text(piece)),
             None => {}
         }
         if let Some(refusal) = message.refusal {
-            refusal.each(&mut |piece| draft.refuse(piece));
+            refusal.each(&mut |piece| draft.push_refusal(piece));
         }
         for image in message.images.into_iter().flatten().filter_map(|image| image.0) {
-            draft.attach(picture(&image.image_url.url));
+            draft.add_attachment(picture(&image.image_url.url));
         }
         if let Some(transcript) = message.audio.and_then(|audio| audio.transcript) {
-            draft.say(&transcript);
+            draft.push_text(&transcript);
         }
         let function =
             message.function_call.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
@@ -330,18 +335,18 @@ impl Decoder {
         calls.into_iter().chain(function).for_each(|piece| take_call(self, piece, draft));
     }
 
-    fn add_call(&mut self, piece: CallPiece<'_>, draft: &mut Draft<'_, '_>) {
+    fn add_call(&mut self, piece: CallPiece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         let (call, marks) = piece.into_call();
         self.calls.push(marks);
-        draft.call(call);
+        draft.add_call(call);
     }
 
-    fn grow_call(&mut self, piece: CallPiece<'_>, draft: &mut Draft<'_, '_>) {
+    fn grow_call(&mut self, piece: CallPiece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         let (piece, marks) = piece.into_call();
         match self.continued(&piece, marks.index, draft.calls()) {
             None => {
                 self.calls.push(marks);
-                draft.call(piece);
+                draft.add_call(piece);
             }
             Some(place) => {
                 let call = &mut draft.calls()[place];
@@ -354,7 +359,7 @@ impl Decoder {
                 }
                 let extra = &mut self.calls[place].extra_content;
                 *extra = extra.take().or(marks.extra_content);
-                draft.argue(place, &piece.arguments);
+                draft.push_arguments(place, &piece.arguments);
             }
         }
     }
@@ -363,7 +368,7 @@ impl Decoder {
     ///
     /// The index should tell, but some servers give all calls the same one or none, and some give every
     /// piece of one call another id. What begins a call has a name.
-    fn continued(&self, piece: &Call, index: Option<u64>, calls: &[Call]) -> Option<usize> {
+    fn continued(&self, piece: &PartialCall, index: Option<u64>, calls: &[PartialCall]) -> Option<usize> {
         let here = |place: &usize| index.is_none() || self.calls[*place].index == index;
         let same = |place: &usize| here(place) && !piece.id.is_empty() && calls[*place].id == piece.id;
         let latest = || (0..calls.len()).rev();
@@ -409,7 +414,7 @@ impl Decoder {
 }
 
 impl CallPiece<'_> {
-    fn into_call(self) -> (Call, Marks) {
+    fn into_call(self) -> (PartialCall, Marks) {
         let function = self.function.unwrap_or_default();
         let arguments = match function.arguments {
             None | Some(Arguments::Object(Value::Null)) => String::new(),
@@ -421,7 +426,7 @@ impl CallPiece<'_> {
             Some(Id::Other(Value::Number(id))) => id.to_string(),
             Some(Id::Other(_)) | None => String::new(),
         };
-        let call = Call { id, name: owned(function.name), arguments };
+        let call = PartialCall { id, name: owned(function.name), arguments };
         (call, Marks { index: self.index.0, extra_content: self.extra_content })
     }
 }

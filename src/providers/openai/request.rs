@@ -14,23 +14,23 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, Address, Fields, List, sound, with_attached};
-use crate::providers::http::Expect;
+use crate::providers::body::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
+use crate::providers::http::ResponseMode;
 use crate::providers::models::{self, ChatTools, Gpt};
-use crate::providers::offer::{self, Offered, References};
+use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Writes the settings and the tools.
 pub(super) fn fields(
     request: &Request,
-    expect: Expect,
+    expect: ResponseMode,
     profile: Profile,
-    fields: &mut Fields<'_>,
+    fields: &mut RequestFields<'_>,
 ) -> serde_json::Result<()> {
     let Request { agent, tools, .. } = request;
     let gpt = models::gpt(&agent.model);
     let effort = effort(request, gpt)?;
-    let streams = (expect == Expect::Events).then_some(true);
+    let streams = (expect == ResponseMode::EventStream).then_some(true);
     fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
     fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
     fields.set(profile.limit_field(), agent.max_output_tokens)?;
@@ -62,11 +62,11 @@ pub(super) fn messages(
     request: &Request,
     encoded: usize,
     profile: Profile,
-    list: &mut List<'_>,
+    list: &mut MessageList<'_>,
 ) -> serde_json::Result<()> {
     let context = &request.context;
     let returns_reasoning = profile.returns_reasoning(&request.agent.model);
-    let attach = |attached: Vec<Part<'_>>, list: &mut List<'_>| {
+    let attach = |attached: Vec<Part<'_>>, list: &mut MessageList<'_>| {
         if let Some(said) = profile.before_user() {
             list.push(&Message::said(said))?;
         }
@@ -112,8 +112,9 @@ struct Tools<'a>(&'a [ToolSpec]);
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer
-            .collect_seq(self.0.iter().map(|tool| Typed::Function { function: Offered::new(tool, References::Kept) }))
+        serializer.collect_seq(
+            self.0.iter().map(|tool| Typed::Function { function: OfferedTool::new(tool, References::Kept) }),
+        )
     }
 }
 
@@ -206,7 +207,7 @@ enum Part<'a> {
 
 #[derive(Serialize)]
 struct ImageUrl<'a> {
-    url: Address<'a>,
+    url: DataUrl<'a>,
 }
 
 #[derive(Serialize)]
@@ -218,7 +219,7 @@ struct InputAudio<'a> {
 #[derive(Serialize)]
 struct File<'a> {
     filename: &'a str,
-    file_data: Address<'a>,
+    file_data: DataUrl<'a>,
 }
 
 impl<'a> Part<'a> {
@@ -231,10 +232,10 @@ impl<'a> Part<'a> {
         use AttachmentSource::{Inline, Url};
         let not_shown = |why| Self::text(body::not_shown(attachment, why));
         match (attachment.kind, &attachment.source) {
-            (Image, Inline { media_type, base64 }) if let Some(flaw) = body::picture_flaw(media_type, base64) => {
+            (Image, Inline { media_type, base64 }) if let Some(flaw) = body::picture_problem(media_type, base64) => {
                 not_shown(flaw)
             }
-            (Image, source) => Self::ImageUrl { image_url: ImageUrl { url: Address(source) } },
+            (Image, source) => Self::ImageUrl { image_url: ImageUrl { url: DataUrl(source) } },
             (_, Inline { base64, .. }) if let Some(flaw) = body::too_large(base64) => not_shown(flaw),
             (Audio, Inline { media_type, base64 }) => {
                 Self::InputAudio { input_audio: InputAudio { data: base64, format: audio_format(media_type) } }
@@ -244,7 +245,7 @@ impl<'a> Part<'a> {
                 match body::text_of(media_type, base64) {
                     Some(text) => Self::text(format!("Attached {filename}:\n{text}")),
                     None if body::essence(media_type) == "application/pdf" => {
-                        Self::File { file: File { filename, file_data: Address(source) } }
+                        Self::File { file: File { filename, file_data: DataUrl(source) } }
                     }
                     None => not_shown("the model takes text and PDF only"),
                 }
@@ -269,7 +270,7 @@ fn audio_format(media_type: &str) -> &str {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Typed<'a> {
     #[serde(rename = "function")]
-    Function { function: Offered<'a> },
+    Function { function: OfferedTool<'a> },
     #[serde(rename = "function")]
     Call {
         id: Cow<'a, str>,
@@ -287,7 +288,7 @@ struct Function<'a> {
 
 impl<'a> Typed<'a> {
     fn call(call: &'a ToolCall, profile: Profile, extra_content: Option<&'a Value>) -> Self {
-        let function = Function { name: offer::name(&call.name), arguments: sound(&call.arguments) };
+        let function = Function { name: offer::name(&call.name), arguments: object_or_empty(&call.arguments) };
         Self::Call { id: profile.id(&call.id), function, extra_content: extra_content.filter(|extra| !extra.is_null()) }
     }
 }

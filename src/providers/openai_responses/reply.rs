@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{Call, Draft};
-use crate::providers::failure::Failure;
+use crate::providers::draft::{PartialCall, ReplyBuilder};
+use crate::providers::failure::ErrorBody;
 use crate::providers::sse::Event;
-use crate::providers::wire::{self, Broken, Progress, Str, Tokens};
+use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens};
 
 /// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
 #[derive(Debug, Default, Deserialize)]
@@ -122,14 +122,14 @@ enum Part {
 }
 
 impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         self.finish(serde_json::from_slice(body)?, draft)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         match event.data.trim() {
             // The end that some servers borrow from Chat Completions says nothing of the reply.
-            "" | "[DONE]" => Ok(Progress::More),
+            "" | "[DONE]" => Ok(Decoded::More),
             data => self.take(serde_json::from_str(data)?, event.name, draft),
         }
     }
@@ -143,11 +143,16 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// Takes in one event. Its type is in the data, or else the event's `name`.
-    fn take(&mut self, mut piece: Piece<'_>, name: &str, draft: &mut Draft<'_, '_>) -> Result<Progress, Broken> {
+    fn take(
+        &mut self,
+        mut piece: Piece<'_>,
+        name: &str,
+        draft: &mut ReplyBuilder<'_, '_>,
+    ) -> Result<Decoded, DecodeError> {
         let kind = piece.kind.take();
         let kind = kind.as_deref().unwrap_or(name);
         if kind == "error" || piece.error.is_some() {
-            return Err(Broken::Failed(piece.failure()));
+            return Err(DecodeError::Reported(piece.failure()));
         }
         let content = piece.content_index.unwrap_or(0);
         let summary = piece.summary_index.unwrap_or(0);
@@ -168,20 +173,20 @@ impl Decoder {
                 let mut response = piece.response.unwrap_or_default();
                 response.status.get_or_insert_with(|| kind.trim_start_matches("response.").to_owned());
                 self.finish(response, draft)?;
-                draft.complete();
-                return Ok(Progress::Last);
+                draft.set_complete();
+                return Ok(Decoded::Last);
             }
             // Many tell of what other events say better.
             _ if kind.starts_with("response.") => {}
-            _ => return Ok(Progress::Unknown),
+            _ => return Ok(Decoded::Unknown),
         }
-        Ok(Progress::More)
+        Ok(Decoded::More)
     }
 
     /// Takes in a whole response: what of it no event has brought.
-    fn finish(&mut self, response: Response, draft: &mut Draft<'_, '_>) -> Result<(), Broken> {
+    fn finish(&mut self, response: Response, draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
-            draft.used(usage);
+            draft.set_usage(usage);
         }
         if response.output.is_some() {
             draft.begin();
@@ -201,28 +206,28 @@ impl Decoder {
                 None if response.message.is_some() => json!({ "message": response.message, "code": response.code }),
                 None => json!({ "message": format!("the response is {}", status.unwrap_or_default()) }),
             };
-            return Err(Broken::Failed(Failure::reported(&said)));
+            return Err(DecodeError::Reported(ErrorBody::reported(&said)));
         }
         let reason = response.incomplete_details.and_then(|details| details.reason);
         if let Some(reason) = status.map(|status| stop_reason(status, reason.as_deref())) {
-            draft.stop(reason);
+            draft.set_stop_reason(reason);
         }
         Ok(())
     }
 
     /// An item begins.
-    fn add(&mut self, piece: Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn add(&mut self, piece: Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         draft.begin();
         let item = piece.item.unwrap_or_default();
         let place = self.open(id(&item), piece.output_index);
         if kind(&item) == "function_call" {
             // Some servers tell the arguments here already, and then once more.
-            self.items[place].call = Some(draft.call(call(&item, String::new())));
+            self.items[place].call = Some(draft.add_call(call(&item, String::new())));
         }
     }
 
     /// An item is done.
-    fn done(&mut self, piece: Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn done(&mut self, piece: Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         draft.begin();
         let item = piece.item.unwrap_or_default();
         let place = self.find(id(&item), piece.output_index).filter(|place| self.items[*place].whole.is_none());
@@ -231,25 +236,25 @@ impl Decoder {
     }
 
     /// There is more of a part.
-    fn grow(&mut self, part: Part, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn grow(&mut self, part: Part, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         self.item(piece).grow(part, text(&piece.delta), draft);
     }
 
     /// A part is done.
-    fn complete(&mut self, part: Part, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn complete(&mut self, part: Part, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         let all = if matches!(part, Part::Refusal(_)) { &piece.refusal } else { &piece.text };
         self.item(piece).complete(part, text(all), draft);
     }
 
     /// There is more of the arguments of a call. Those of an unknown call come again when it is done.
-    fn argue(&self, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn argue(&self, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
-            draft.argue(call, text(&piece.delta));
+            draft.push_arguments(call, text(&piece.delta));
         }
     }
 
     /// The arguments of a call are done.
-    fn argue_all(&self, piece: &Piece<'_>, draft: &mut Draft<'_, '_>) {
+    fn argue_all(&self, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
             match &piece.arguments {
                 Some(Text::Plain(all)) => set_arguments(call, all, draft),
@@ -301,20 +306,20 @@ impl Item {
     }
 
     /// More of a part.
-    fn grow(&mut self, part: Part, piece: &str, draft: &mut Draft<'_, '_>) {
+    fn grow(&mut self, part: Part, piece: &str, draft: &mut ReplyBuilder<'_, '_>) {
         match self.told.iter_mut().find(|(told, _)| *told == part) {
             Some((_, text)) => text.push_str(piece),
             None => self.told.push((part, piece.to_owned())),
         }
         match part {
-            Part::Text(_) => draft.say(piece),
-            Part::Refusal(_) => draft.refuse(piece),
-            Part::Summary(_) | Part::Thought(_) => draft.think(piece),
+            Part::Text(_) => draft.push_text(piece),
+            Part::Refusal(_) => draft.push_refusal(piece),
+            Part::Summary(_) | Part::Thought(_) => draft.push_reasoning(piece),
         }
     }
 
     /// All of a part: what of it has not been told, unless it was told in other words.
-    fn complete(&mut self, part: Part, text: &str, draft: &mut Draft<'_, '_>) {
+    fn complete(&mut self, part: Part, text: &str, draft: &mut ReplyBuilder<'_, '_>) {
         let told = self.told.iter().find(|(told, _)| *told == part).map_or("", |(_, text)| text);
         if let Some(rest) = text.strip_prefix(told).filter(|rest| !rest.is_empty()) {
             self.grow(part, rest, draft);
@@ -330,7 +335,7 @@ impl Item {
     }
 
     /// All of the item.
-    fn take(&mut self, item: Value, draft: &mut Draft<'_, '_>) {
+    fn take(&mut self, item: Value, draft: &mut ReplyBuilder<'_, '_>) {
         match kind(&item) {
             "message" => {
                 let only = self.only_text().filter(|_| parts(&item["content"]).count() == 1);
@@ -349,7 +354,7 @@ impl Item {
             "image_generation_call" => {
                 if let Some(base64) = item["result"].as_str() {
                     let media_type = format!("image/{}", item["output_format"].as_str().unwrap_or("png"));
-                    draft.attach(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
+                    draft.add_attachment(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
                 }
             }
             // What built-in tools did is the server's affair.
@@ -358,10 +363,10 @@ impl Item {
         self.whole = Some(item);
     }
 
-    fn take_call(&mut self, item: &Value, draft: &mut Draft<'_, '_>) {
+    fn take_call(&mut self, item: &Value, draft: &mut ReplyBuilder<'_, '_>) {
         let all = call(item, arguments(&item["arguments"]));
         let Some(place) = self.call else {
-            self.call = Some(draft.call(all));
+            self.call = Some(draft.add_call(all));
             return;
         };
         set_arguments(place, &all.arguments, draft);
@@ -373,10 +378,10 @@ impl Item {
 
 impl Piece<'_> {
     /// What an event says went wrong. The reference has its words at the top; they also come wrapped.
-    fn failure(self) -> Failure {
+    fn failure(self) -> ErrorBody {
         let mut failure = match self.error {
-            Some(error) => Failure::reported(&json!({ "error": error })),
-            None => Failure::reported(&json!({ "message": self.message, "code": self.code })),
+            Some(error) => ErrorBody::reported(&json!({ "error": error })),
+            None => ErrorBody::reported(&json!({ "message": self.message, "code": self.code })),
         };
         let status = self.status.and_then(|status| u16::try_from(status.as_u64()?).ok());
         failure.status = failure.status.or(status);
@@ -385,17 +390,17 @@ impl Piece<'_> {
 }
 
 /// Gives a call all of its arguments, of which some may have come before.
-fn set_arguments(place: usize, all: &str, draft: &mut Draft<'_, '_>) {
+fn set_arguments(place: usize, all: &str, draft: &mut ReplyBuilder<'_, '_>) {
     let Some(call) = draft.calls().get_mut(place) else { return };
     match all.strip_prefix(call.arguments.as_str()) {
-        Some(rest) => draft.argue(place, rest),
+        Some(rest) => draft.push_arguments(place, rest),
         None if all.is_empty() => {}
         None => all.clone_into(&mut call.arguments),
     }
 }
 
-fn call(item: &Value, arguments: String) -> Call {
-    Call { id: string(&item["call_id"]).to_owned(), name: string(&item["name"]).to_owned(), arguments }
+fn call(item: &Value, arguments: String) -> PartialCall {
+    PartialCall { id: string(&item["call_id"]).to_owned(), name: string(&item["name"]).to_owned(), arguments }
 }
 
 /// The arguments as JSON text; some servers write the object itself.

@@ -13,14 +13,18 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, Address, Fields, List, sound, with_attached};
-use crate::providers::http::Expect;
+use crate::providers::body::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
+use crate::providers::http::ResponseMode;
 use crate::providers::models;
-use crate::providers::offer::{self, Offered, References};
+use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
-pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>) -> serde_json::Result<()> {
+pub(super) fn fields(
+    request: &Request,
+    expect: ResponseMode,
+    fields: &mut RequestFields<'_>,
+) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
     let gpt = models::gpt(&agent.model);
     let effort = agent.reasoning.map(|reasoning| reasoning.effort);
@@ -33,11 +37,11 @@ pub(super) fn fields(request: &Request, expect: Expect, fields: &mut Fields<'_>)
     // Lists are joined with those of the agent's `extra`.
     fields.set("include", (reasons && !includes(request, ENCRYPTED)).then_some([ENCRYPTED]))?;
     fields.set("temperature", agent.temperature.filter(|_| effort.is_none() && gpt.is_none()))?;
-    fields.set("stream", (expect == Expect::Events).then_some(true))
+    fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
 /// Writes the messages behind the first `encoded`.
-pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -> serde_json::Result<()> {
+pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let is_stored = request.agent.extra.get("store") != Some(&Value::Bool(false));
     for message in request.context.messages().skip(encoded) {
         match message {
@@ -45,8 +49,8 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
             ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let items = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 match items.filter(|items| is_stored || items.iter().all(is_self_contained)) {
-                    Some(items) => again(items, tool_calls, list)?,
-                    None => plain(with_attached(text.as_deref(), attachments), tool_calls, list)?,
+                    Some(items) => write_kept_items(items, tool_calls, list)?,
+                    None => write_items(with_attached(text.as_deref(), attachments), tool_calls, list)?,
                 }
             }
             ChatMessage::Tool { id, output, .. } => {
@@ -58,7 +62,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut List<'_>) -
 }
 
 /// Writes a reply as the items that the server sent.
-fn again(items: &[Value], tool_calls: &[ToolCall], list: &mut List<'_>) -> serde_json::Result<()> {
+fn write_kept_items(items: &[Value], tool_calls: &[ToolCall], list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let mut calls = tool_calls.iter();
     for item in items {
         match (kind(item), item) {
@@ -68,22 +72,26 @@ fn again(items: &[Value], tool_calls: &[ToolCall], list: &mut List<'_>) -> serde
                 let mut fields = fields.clone();
                 fields.insert("call_id".to_owned(), (*call.id).into());
                 fields.insert("name".to_owned(), offer::name(&call.name).into());
-                fields.insert("arguments".to_owned(), sound(&call.arguments).into());
+                fields.insert("arguments".to_owned(), object_or_empty(&call.arguments).into());
                 list.push(&fields)?;
             }
             _ => list.push(item)?,
         }
     }
-    plain(None, calls.as_slice(), list)
+    write_items(None, calls.as_slice(), list)
 }
 
 /// Writes a reply that came from anywhere.
-fn plain(text: Option<Cow<'_, str>>, tool_calls: &[ToolCall], list: &mut List<'_>) -> serde_json::Result<()> {
+fn write_items(
+    text: Option<Cow<'_, str>>,
+    tool_calls: &[ToolCall],
+    list: &mut MessageList<'_>,
+) -> serde_json::Result<()> {
     if let Some(text) = text {
         list.push(&Item::Message { role: "assistant", content: Text::Plain(text) })?;
     }
     for ToolCall { id, name, arguments, .. } in tool_calls {
-        list.push(&Item::FunctionCall { call_id: id, name: offer::name(name), arguments: sound(arguments) })?;
+        list.push(&Item::FunctionCall { call_id: id, name: offer::name(name), arguments: object_or_empty(arguments) })?;
     }
     Ok(())
 }
@@ -118,7 +126,7 @@ struct Tools<'a>(&'a [ToolSpec]);
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
-            self.0.iter().map(|tool| Tool::Function { tool: Offered::new(tool, References::Kept), strict: false }),
+            self.0.iter().map(|tool| Tool::Function { tool: OfferedTool::new(tool, References::Kept), strict: false }),
         )
     }
 }
@@ -128,7 +136,7 @@ impl Serialize for Tools<'_> {
 enum Tool<'a> {
     Function {
         #[serde(flatten)]
-        tool: Offered<'a>,
+        tool: OfferedTool<'a>,
         strict: bool,
     },
 }
@@ -164,9 +172,9 @@ enum Part<'a> {
     #[serde(rename = "input_text")]
     Text { text: Cow<'a, str> },
     #[serde(rename = "input_image")]
-    Image { image_url: Address<'a>, detail: &'static str },
+    Image { image_url: DataUrl<'a>, detail: &'static str },
     #[serde(rename = "input_file")]
-    File { filename: &'a str, file_data: Address<'a> },
+    File { filename: &'a str, file_data: DataUrl<'a> },
     #[serde(rename = "input_file")]
     FileElsewhere { file_url: &'a str },
 }
@@ -181,16 +189,16 @@ impl<'a> Part<'a> {
         use AttachmentSource::{Inline, Url};
         let not_shown = |why| Self::text(body::not_shown(attachment, why));
         // The schema wants the `detail` in a message, even if it is the default.
-        let picture = |source| Self::Image { image_url: Address(source), detail: "auto" };
+        let picture = |source| Self::Image { image_url: DataUrl(source), detail: "auto" };
         match (attachment.kind, &attachment.source) {
             (Image, source @ Inline { media_type, base64 }) => {
-                body::picture_flaw(media_type, base64).map_or_else(|| picture(source), not_shown)
+                body::picture_problem(media_type, base64).map_or_else(|| picture(source), not_shown)
             }
             (Image, source) => picture(source),
             (Document, source @ Inline { media_type, base64 }) => {
                 let filename = attachment.name.as_deref().unwrap_or("document");
-                let flaw = body::too_large(base64).or_else(|| document_flaw(media_type));
-                flaw.map_or_else(|| Self::File { filename, file_data: Address(source) }, not_shown)
+                let flaw = body::too_large(base64).or_else(|| document_problem(media_type));
+                flaw.map_or_else(|| Self::File { filename, file_data: DataUrl(source) }, not_shown)
             }
             (Document, Url { url }) => Self::FileElsewhere { file_url: url },
             (Audio, Inline { .. }) => not_shown("the model takes no sounds"),
@@ -200,7 +208,7 @@ impl<'a> Part<'a> {
 }
 
 /// Why the API takes no such [file](https://developers.openai.com/api/docs/guides/file-inputs), if it does not.
-fn document_flaw(media_type: &str) -> Option<&'static str> {
+fn document_problem(media_type: &str) -> Option<&'static str> {
     let kind = &*body::essence(media_type);
     let is_other = ["application/", "video/", "font/", "model/"].iter().any(|other| kind.starts_with(other));
     let readable = ["pdf", "json", "xml", "yaml", "rtf", "word", "officedocument", "ms-", "opendocument", "csv"];

@@ -102,7 +102,7 @@ impl Toolset {
             FINISH => builtin::finish(written).err(),
             CALL_AGENT => builtin::call_agent(written).err(),
             _ => match builtin::arguments(written) {
-                Ok(arguments) => self.schema(place).and_then(|schema| schema.misfit(&Value::Object(arguments))),
+                Ok(arguments) => self.schema(place).and_then(|schema| schema.problem(&Value::Object(arguments))),
                 Err(error) => Some(error),
             },
         };

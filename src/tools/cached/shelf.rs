@@ -17,15 +17,15 @@ pub(super) struct Bounds {
 }
 
 #[derive(Default)]
-pub(super) struct Shelf {
-    kept: HashMap<Arc<str>, Kept>,
+pub(super) struct LruCache {
+    kept: HashMap<Arc<str>, CachedResult>,
     /// The keys by when they were last asked for.
     by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
     bytes: usize,
 }
 
-struct Kept {
+struct CachedResult {
     content: Content,
     bytes: usize,
     used: u64,
@@ -33,9 +33,9 @@ struct Kept {
     expires: Option<Instant>,
 }
 
-impl Shelf {
+impl LruCache {
     /// What is kept under this key and has not expired.
-    pub(super) fn find(&mut self, key: &str, now: Instant) -> Option<Content> {
+    pub(super) fn get(&mut self, key: &str, now: Instant) -> Option<Content> {
         let kept = self.take(key)?;
         if kept.expires.is_some_and(|expires| expires <= now) {
             return None;
@@ -46,28 +46,28 @@ impl Shelf {
     }
 
     /// Keeps a result, as long as there is room; what was not asked for the longest leaves first.
-    pub(super) fn keep(&mut self, key: &Arc<str>, content: &Content, bounds: &Bounds, now: Instant) {
+    pub(super) fn insert(&mut self, key: &Arc<str>, content: &Content, bounds: &Bounds, now: Instant) {
         self.take(key);
         let bytes = key.len() + size(content);
         if bytes > bounds.bytes {
             return;
         }
         let expires = now.checked_add(bounds.time_to_live);
-        self.put(Arc::clone(key), Kept { content: content.clone(), bytes, used: 0, expires });
+        self.put(Arc::clone(key), CachedResult { content: content.clone(), bytes, used: 0, expires });
         while self.kept.len() > bounds.results || self.bytes > bounds.bytes {
             let Some(oldest) = self.by_use.first_key_value().map(|(_, key)| Arc::clone(key)) else { return };
             self.take(&oldest);
         }
     }
 
-    fn put(&mut self, key: Arc<str>, kept: Kept) {
+    fn put(&mut self, key: Arc<str>, kept: CachedResult) {
         self.uses += 1;
         self.bytes += kept.bytes;
         self.by_use.insert(self.uses, Arc::clone(&key));
-        self.kept.insert(key, Kept { used: self.uses, ..kept });
+        self.kept.insert(key, CachedResult { used: self.uses, ..kept });
     }
 
-    fn take(&mut self, key: &str) -> Option<Kept> {
+    fn take(&mut self, key: &str) -> Option<CachedResult> {
         let kept = self.kept.remove(key)?;
         self.by_use.remove(&kept.used);
         self.bytes -= kept.bytes;
