@@ -28,7 +28,7 @@ mod workloads;
 
 /// The decoder is private; it needs of the crate no more than this.
 #[allow(dead_code, unreachable_pub, reason = "it is used in part")]
-#[path = "../src/providers/sse.rs"]
+#[path = "../src/providers/http/sse.rs"]
 mod sse;
 
 mod error {

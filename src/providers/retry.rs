@@ -1,7 +1,7 @@
 //! Asking again when that may help: [`Retry`], a provider around a provider.
 //!
 //! It follows what the vendors' own clients do, and what they leave out: all calls share one budget of retries and one
-//! [throttle](super::throttle), so that many callers at once cannot make an overload worse.
+//! [limiter](super::limiter), so that many callers at once cannot make an overload worse.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::throttle::{Limiter, MAX_PAUSE, backoff};
+use super::limiter::{Limiter, MAX_PAUSE, backoff};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request, StopReason, Usage};
 

@@ -26,7 +26,7 @@ use crate::provider::{Delta, DeltaSink, Provider, Reply, Request};
 /// # tokio_test(async {
 /// let model = Scripted::new()
 ///     .replies("researcher", [Reply::call_agent("writer", "write it"), Reply::finish("done")])
-///     .replies("writer", [Reply::text("a draft")]);
+///     .replies("writer", [Reply::text("a builder")]);
 /// let runtime = Runtime::builder()
 ///     .provider("script", model)
 ///     .agent(Agent::new("researcher", "Search."))

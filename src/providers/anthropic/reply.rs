@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::OPAQUE;
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{PartialCall, ReplyBuilder};
-use crate::providers::failure::ErrorBody;
-use crate::providers::sse::Event;
-use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::providers::http::error_body::ErrorBody;
+use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
+use crate::providers::http::sse::Event;
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
 
 /// A whole message, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -133,30 +133,30 @@ enum BlockContent {
         thinking: String,
         signature: String,
     },
-    /// A tool call, by its place among those of the draft.
+    /// A tool call, by its place among those of the builder.
     Call(usize),
     /// Anything else, with the pieces of its input.
     Other(Value, String),
 }
 
-impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+impl wire_format::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let message: Message<'_> = serde_json::from_slice(body)?;
         if let Some(error) = message.error {
             return Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error }))));
         }
         if let Some(content) = message.content {
-            draft.begin();
+            builder.begin();
             for (block, index) in content.into_iter().zip(0..) {
-                self.block(index, block, draft)?;
-                self.close(index, draft);
+                self.block(index, block, builder)?;
+                self.close(index, builder);
             }
         }
-        self.used(message.usage, draft);
-        ended(message.stop_reason, message.stop_details, draft)
+        self.used(message.usage, builder);
+        ended(message.stop_reason, message.stop_details, builder)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
+    fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         if event.name == "error" {
             return Err(failed(event.data));
         }
@@ -172,33 +172,33 @@ impl wire::Decoder for Decoder {
         };
         match kind.as_deref().unwrap_or(event.name) {
             "message_start" => {
-                draft.begin();
+                builder.begin();
                 if let Some(Begun { usage, content }) = message {
-                    self.used(usage, draft);
+                    self.used(usage, builder);
                     for (block, index) in content.into_iter().flatten().zip(0..) {
-                        self.block(index, block, draft)?;
+                        self.block(index, block, builder)?;
                     }
                 }
             }
             "content_block_start" => {
                 if let Some(block) = content_block {
-                    self.block(index, block, draft)?;
+                    self.block(index, block, builder)?;
                 }
             }
             "content_block_delta" => {
                 if let Some(delta) = delta {
-                    self.grow(index, delta, draft);
+                    self.grow(index, delta, builder);
                 }
             }
-            "content_block_stop" => self.close(index, draft),
+            "content_block_stop" => self.close(index, builder),
             "message_delta" => {
-                self.used(usage, draft);
+                self.used(usage, builder);
                 if let Some(Delta { stop_reason, stop_details, .. }) = delta {
-                    ended(stop_reason, stop_details, draft)?;
+                    ended(stop_reason, stop_details, builder)?;
                 }
             }
             "message_stop" => {
-                draft.set_complete();
+                builder.set_complete();
                 return Ok(Decoded::Last);
             }
             "error" => return Err(failed(event.data)),
@@ -220,22 +220,22 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// One more block, which may be empty yet.
-    fn block(&mut self, index: u64, raw: &RawValue, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
+    fn block(&mut self, index: u64, raw: &RawValue, builder: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         let block: RawBlock<'_> = serde_json::from_str(raw.get())?;
         let content = match &*block.kind {
             "text" => {
-                draft.push_text(block.text.as_deref().unwrap_or_default());
+                builder.push_text(block.text.as_deref().unwrap_or_default());
                 BlockContent::Text(owned(block.text))
             }
             "thinking" => {
-                draft.push_reasoning(block.thinking.as_deref().unwrap_or_default());
+                builder.push_reasoning(block.thinking.as_deref().unwrap_or_default());
                 BlockContent::Thinking { thinking: owned(block.thinking), signature: owned(block.signature) }
             }
             "tool_use" => {
                 // In a stream it is `{}` here, and comes in pieces.
                 let written = block.input.map(RawValue::get).filter(|input| *input != "{}");
                 let arguments = written.unwrap_or_default().to_owned();
-                BlockContent::Call(draft.add_call(PartialCall {
+                BlockContent::Call(builder.add_call(PartialCall {
                     id: owned(block.id),
                     name: owned(block.name),
                     arguments,
@@ -248,37 +248,37 @@ impl Decoder {
     }
 
     /// More of a block.
-    fn grow(&mut self, index: u64, delta: Delta<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn grow(&mut self, index: u64, delta: Delta<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
         let json = delta.partial_json.as_deref().unwrap_or_default();
         match &mut block.content {
             BlockContent::Text(text) => {
                 let piece = delta.text.as_deref().unwrap_or_default();
                 text.push_str(piece);
-                draft.push_text(piece);
+                builder.push_text(piece);
             }
             BlockContent::Thinking { thinking, signature } => {
                 let piece = delta.thinking.as_deref().unwrap_or_default();
                 thinking.push_str(piece);
-                draft.push_reasoning(piece);
+                builder.push_reasoning(piece);
                 signature.push_str(delta.signature.as_deref().unwrap_or_default());
             }
-            BlockContent::Call(place) => draft.push_arguments(*place, json),
+            BlockContent::Call(place) => builder.push_arguments(*place, json),
             BlockContent::Other(_, input) => input.push_str(json),
         }
     }
 
     /// A block is complete. A tool call without arguments has come without a piece of them.
-    fn close(&mut self, index: u64, draft: &mut ReplyBuilder<'_, '_>) {
+    fn close(&mut self, index: u64, builder: &mut ReplyBuilder<'_, '_>) {
         let block = self.blocks.iter().rfind(|block| block.index == index);
         if let Some(Block { content: BlockContent::Call(place), .. }) = block
-            && draft.calls().get(*place).is_some_and(|call| call.arguments.is_empty())
+            && builder.calls().get(*place).is_some_and(|call| call.arguments.is_empty())
         {
-            draft.push_arguments(*place, "{}");
+            builder.push_arguments(*place, "{}");
         }
     }
 
-    fn used(&mut self, told: Option<TokenCounts>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn used(&mut self, told: Option<TokenCounts>, builder: &mut ReplyBuilder<'_, '_>) {
         let Some(told) = told else { return };
         let known = &mut self.usage;
         let latest = |known: &mut Tokens, told: Tokens| *known = Tokens(told.0.or(known.0));
@@ -289,7 +289,7 @@ impl Decoder {
         latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
         let cached = known.cache_read_input_tokens.count();
         let beside = cached.saturating_add(known.cache_creation_input_tokens.count());
-        draft.set_usage(Usage {
+        builder.set_usage(Usage {
             input_tokens: known.input_tokens.count().saturating_add(beside),
             output_tokens: known.output_tokens.count(),
             cached_tokens: cached,
@@ -320,10 +320,10 @@ const KINDS: [&str; 8] = [
 fn ended(
     word: Option<Str<'_>>,
     details: Option<StopDetails<'_>>,
-    draft: &mut ReplyBuilder<'_, '_>,
+    builder: &mut ReplyBuilder<'_, '_>,
 ) -> Result<(), DecodeError> {
     let Some(word) = word else { return Ok(()) };
-    draft.set_stop_reason(match &*word {
+    builder.set_stop_reason(match &*word {
         "end_turn" | "stop_sequence" => StopReason::Stop,
         "tool_use" => StopReason::ToolCalls,
         "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
@@ -331,7 +331,7 @@ fn ended(
         other => StopReason::Other(Arc::from(other)),
     });
     match details.and_then(|details| details.explanation) {
-        Some(explanation) if &*word == "refusal" && draft.is_empty() => {
+        Some(explanation) if &*word == "refusal" && builder.is_empty() => {
             Err(DecodeError::Reported(ErrorBody::new(&*explanation, "content_filter")))
         }
         _ => Ok(()),

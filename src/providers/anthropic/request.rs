@@ -15,8 +15,8 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::{ChatMessage, Context};
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, MessageList, RequestFields, json_object_or_empty, with_attached};
-use crate::providers::http::ResponseMode;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{self, MessageList, RequestFields, json_object_or_empty, with_attached};
 use crate::providers::models::{self, ClaudeThinking};
 use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
@@ -178,7 +178,7 @@ enum Blocks<'a> {
 impl<'a> Blocks<'a> {
     fn of(content: &'a Content) -> Self {
         if content.attachments.is_empty() {
-            return Self::Text(body::or_blank(&content.text));
+            return Self::Text(encode::or_blank(&content.text));
         }
         let text = Some(&*content.text).filter(|text| !text.trim().is_empty()).map(Block::text);
         Self::List(content.attachments.iter().map(Block::attachment).chain(text).collect())
@@ -236,7 +236,7 @@ impl<'a> Block<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         use AttachmentKind::{Audio, Document, Image};
         let title = attachment.name.as_deref();
-        let not_shown = |why| Self::text(body::not_shown(attachment, why));
+        let not_shown = |why| Self::text(encode::not_shown(attachment, why));
         let (media_type, data) = match &attachment.source {
             AttachmentSource::Inline { media_type, base64 } => (&**media_type, &**base64),
             AttachmentSource::Url { url } => {
@@ -247,17 +247,17 @@ impl<'a> Block<'a> {
                 };
             }
         };
-        let source = Source::Base64 { media_type: body::essence(media_type), data };
+        let source = Source::Base64 { media_type: encode::essence(media_type), data };
         match attachment.kind {
-            Image => match body::picture_problem(media_type, data) {
+            Image => match encode::picture_problem(media_type, data) {
                 None if data.len() > MAX_PICTURE_BYTES => not_shown("it is too large"),
                 None => Self::Image { source },
                 Some(flaw) => not_shown(flaw),
             },
             Audio => not_shown("the model takes no sounds"),
-            Document => match (body::text_of(media_type, data), body::too_large(data)) {
+            Document => match (encode::text_of(media_type, data), encode::too_large(data)) {
                 (Some(data), _) => Self::Document { source: Source::Text { media_type: "text/plain", data }, title },
-                (None, None) if body::essence(media_type) == "application/pdf" => Self::Document { source, title },
+                (None, None) if encode::essence(media_type) == "application/pdf" => Self::Document { source, title },
                 (None, flaw) => not_shown(flaw.unwrap_or("the model takes text and PDF only")),
             },
         }

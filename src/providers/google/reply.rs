@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{PartialCall, ReplyBuilder};
-use crate::providers::failure::ErrorBody;
-use crate::providers::sse::Event;
-use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::providers::http::error_body::ErrorBody;
+use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
+use crate::providers::http::sse::Event;
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
 
 /// A response, a chunk of one, or an error in place of it.
 #[derive(Debug, Deserialize)]
@@ -118,22 +118,22 @@ enum Kept {
     Whole(Box<RawValue>),
 }
 
-impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+impl wire_format::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         // A stream that is not asked for as events is a list of its chunks; errors come in a list, too.
         match body.trim_ascii_start().starts_with(b"[") {
             true => {
                 let chunks: Vec<Response<'_>> = serde_json::from_slice(body)?;
-                chunks.into_iter().try_for_each(|chunk| self.take(chunk, draft))
+                chunks.into_iter().try_for_each(|chunk| self.take(chunk, builder))
             }
-            false => self.take(serde_json::from_slice(body)?, draft),
+            false => self.take(serde_json::from_slice(body)?, builder),
         }
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
+    fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         // Some gateways end the stream in the manner of Chat Completions.
         if !matches!(event.data.trim(), "" | "[DONE]") {
-            self.whole(event.data.as_bytes(), draft)?;
+            self.whole(event.data.as_bytes(), builder)?;
         }
         // The stream ends without a word.
         Ok(Decoded::More)
@@ -151,16 +151,16 @@ impl wire::Decoder for Decoder {
 
 impl Decoder {
     /// Takes in a response, or one more chunk of it.
-    fn take(&mut self, response: Response<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+    fn take(&mut self, response: Response<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let Response { candidates, prompt_feedback, usage_metadata, error } = response;
         if let Some(usage) = usage_metadata.and_then(Option::<Usage>::from) {
-            draft.set_usage(usage);
+            builder.set_usage(usage);
         }
         // More than one candidate comes only if asked for.
         let candidate = candidates.into_iter().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
         let is_missing = candidate.is_none();
         if let Some(candidate) = candidate {
-            self.take_candidate(candidate, draft)?;
+            self.take_candidate(candidate, builder)?;
         }
         match (error, prompt_feedback) {
             (Some(error), _) => Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error })))),
@@ -173,31 +173,35 @@ impl Decoder {
         }
     }
 
-    fn take_candidate(&mut self, candidate: Candidate<'_>, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
-        draft.begin();
+    fn take_candidate(
+        &mut self,
+        candidate: Candidate<'_>,
+        builder: &mut ReplyBuilder<'_, '_>,
+    ) -> serde_json::Result<()> {
+        builder.begin();
         let parts = candidate.content.and_then(|content| content.parts);
-        parts.into_iter().flatten().try_for_each(|part| self.take_part(part, draft))?;
+        parts.into_iter().flatten().try_for_each(|part| self.take_part(part, builder))?;
         let word = candidate.finish_reason.filter(|word| !matches!(&**word, "" | "FINISH_REASON_UNSPECIFIED"));
         if let Some(word) = word {
-            draft.set_stop_reason(stop_reason(&word));
-            draft.set_complete();
+            builder.set_stop_reason(stop_reason(&word));
+            builder.set_complete();
         }
         Ok(())
     }
 
-    fn take_part(&mut self, raw: &RawValue, draft: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
+    fn take_part(&mut self, raw: &RawValue, builder: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         let Part { text, thought, thought_signature, function_call, inline_data } = serde_json::from_str(raw.get())?;
         let is_signed = thought_signature.is_some_and(|signature| !signature.is_empty());
         let is_special = match (text, function_call) {
             (text, _) if thought == Some(true) => {
-                draft.push_reasoning(text.as_deref().unwrap_or_default());
+                builder.push_reasoning(text.as_deref().unwrap_or_default());
                 if !is_signed {
                     return Ok(());
                 }
                 true
             }
             (Some(text), None) => {
-                draft.push_text(&text);
+                builder.push_text(&text);
                 if !is_signed {
                     self.keep_text(&text);
                     return Ok(());
@@ -207,11 +211,11 @@ impl Decoder {
             (_, Some(call)) => {
                 let call = PartialCall::from(call);
                 let has_id = !call.id.is_empty();
-                draft.add_call(call);
+                builder.add_call(call);
                 is_signed || has_id
             }
             (None, None) => {
-                inline_data.into_iter().for_each(|data| draft.add_attachment(data.into()));
+                inline_data.into_iter().for_each(|data| builder.add_attachment(data.into()));
                 true
             }
         };

@@ -14,7 +14,7 @@ use crate::agent::{Effort, Reasoning};
 use crate::context::ChatMessage;
 use crate::message::{self, Attachment, AttachmentSource};
 use crate::provider::Request;
-use crate::providers::body::{self, MessageList, RequestFields, json_object_or_empty};
+use crate::providers::http::encode::{self, MessageList, RequestFields, json_object_or_empty};
 use crate::providers::models::{self, Gemini};
 use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolOutput, ToolSpec};
@@ -273,7 +273,7 @@ impl<'a> Part<'a> {
     /// The text, unless it is empty and there is something else, and then the attachments.
     fn all(content: &'a message::Content) -> Vec<Self> {
         let has_text = !content.text.is_empty() || content.attachments.is_empty();
-        let text = has_text.then(|| Self::text(body::or_blank(&content.text)));
+        let text = has_text.then(|| Self::text(encode::or_blank(&content.text)));
         text.into_iter().chain(content.attachments.iter().map(Self::attachment)).collect()
     }
 
@@ -285,17 +285,17 @@ impl<'a> Part<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         match &attachment.source {
             AttachmentSource::Inline { media_type, base64 } => {
-                let mime_type = body::essence(media_type);
+                let mime_type = encode::essence(media_type);
                 let is_taken = match mime_type.split_once('/') {
                     Some(("image", format)) => ["png", "jpeg", "webp", "heic", "heif"].contains(&format),
                     Some(("audio" | "video" | "text", _)) => true,
                     _ => mime_type == "application/pdf",
                 };
-                match (body::too_large(base64), body::text_of(media_type, base64)) {
+                match (encode::too_large(base64), encode::text_of(media_type, base64)) {
                     (None, _) if is_taken => Self::InlineData(Blob { mime_type, data: base64 }),
                     (None, Some(text)) => Self::text(text),
                     (flaw, _) => {
-                        Self::text(body::not_shown(attachment, flaw.unwrap_or("the model takes no such files")))
+                        Self::text(encode::not_shown(attachment, flaw.unwrap_or("the model takes no such files")))
                     }
                 }
             }

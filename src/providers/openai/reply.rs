@@ -13,10 +13,12 @@ use serde_json::{Map, Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{PartialCall, ReplyBuilder};
-use crate::providers::failure::ErrorBody;
-use crate::providers::sse::Event;
-use crate::providers::wire::{self, DecodeError, Decoded, Index, Lenient, Str, Tokens, error_in, lenient, owned};
+use crate::providers::http::error_body::ErrorBody;
+use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
+use crate::providers::http::sse::Event;
+use crate::providers::http::wire_format::{
+    self, DecodeError, Decoded, Index, Lenient, Str, Tokens, error_in, lenient, owned,
+};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.
@@ -198,8 +200,8 @@ struct Marks {
     extra_content: Option<Value>,
 }
 
-impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+impl wire_format::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let mut completion: Completion<'_> = serde_json::from_slice(body)?;
         // Some servers have an empty delta beside the message.
         // Some servers count from 1.
@@ -207,17 +209,17 @@ impl wire::Decoder for Decoder {
         self.choice = indices.min().unwrap_or(0);
         let choices = completion.choices.iter_mut().flatten();
         choices.filter(|choice| choice.message.is_some()).for_each(|choice| choice.delta = None);
-        self.take(completion, "", draft).map(drop)
+        self.take(completion, "", builder).map(drop)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
+    fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         match event.data.trim() {
             "[DONE]" => {
-                draft.set_complete();
+                builder.set_complete();
                 Ok(Decoded::Last)
             }
             "" => Ok(Decoded::More),
-            data => self.take(serde_json::from_str(data)?, event.name, draft),
+            data => self.take(serde_json::from_str(data)?, event.name, builder),
         }
     }
 
@@ -246,16 +248,16 @@ impl Decoder {
         &mut self,
         completion: Completion<'_>,
         name: &str,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<Decoded, DecodeError> {
         let Completion { choices, usage, error, object, message, code } = completion;
         let is_known = choices.is_some() || usage.is_some();
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
-            draft.set_usage(usage);
+            builder.set_usage(usage);
         }
         // More than one choice comes only if asked for.
         let choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
-        let failed = choice.and_then(|choice| self.take_choice(choice, draft));
+        let failed = choice.and_then(|choice| self.take_choice(choice, builder));
         match error_in(error).or(failed) {
             Some(error) => Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error })))),
             None if name == "error" || object.as_deref() == Some("error") => {
@@ -267,21 +269,21 @@ impl Decoder {
     }
 
     /// Takes in a choice. Gives the error that is in it.
-    fn take_choice(&mut self, choice: Choice<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Option<Value> {
-        draft.begin();
+    fn take_choice(&mut self, choice: Choice<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Option<Value> {
+        builder.begin();
         // Chunks of some servers hold the message so far beside the delta.
         if let Some(message) = choice.delta {
-            self.take_message(message, draft, Self::grow_call);
+            self.take_message(message, builder, Self::grow_call);
         } else if let Some(message) = choice.message {
             // In a stream the sound comes in pieces without a header, which nobody asks for by accident.
             if let Some(sound) = message.audio.as_ref().and_then(|audio| audio.data.as_deref()) {
-                draft.add_attachment(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
+                builder.add_attachment(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
             }
-            self.take_message(message, draft, Self::add_call);
+            self.take_message(message, builder, Self::add_call);
         }
         if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {
-            draft.set_stop_reason(stop_reason(&word));
-            draft.set_complete();
+            builder.set_stop_reason(stop_reason(&word));
+            builder.set_complete();
         }
         error_in(choice.error)
     }
@@ -289,7 +291,7 @@ impl Decoder {
     fn take_message<'a>(
         &mut self,
         message: Message<'a>,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
         take_call: impl Fn(&mut Self, CallPiece<'a>, &mut ReplyBuilder<'_, '_>),
     ) {
         let thoughts = [("reasoning_content", message.reasoning_content), ("reasoning", message.reasoning)];
@@ -297,29 +299,29 @@ impl Decoder {
             if !thought.is_empty() {
                 self.reasoning = Some(field);
             }
-            thought.each(&mut |piece| draft.push_reasoning(piece));
+            thought.each(&mut |piece| builder.push_reasoning(piece));
         }
         message.reasoning_details.into_iter().flatten().for_each(|detail| self.add_detail(detail));
         match message.content {
             Some(Text::Parts(parts)) => {
                 for part in parts {
                     if let Some(thinking) = part.thinking {
-                        thinking.each(&mut |piece| draft.push_reasoning(piece));
+                        thinking.each(&mut |piece| builder.push_reasoning(piece));
                     }
-                    draft.push_text(part.text.as_deref().unwrap_or_default());
+                    builder.push_text(part.text.as_deref().unwrap_or_default());
                 }
             }
-            Some(text) => text.each(&mut |piece| draft.push_text(piece)),
+            Some(text) => text.each(&mut |piece| builder.push_text(piece)),
             None => {}
         }
         if let Some(refusal) = message.refusal {
-            refusal.each(&mut |piece| draft.push_refusal(piece));
+            refusal.each(&mut |piece| builder.push_refusal(piece));
         }
         for image in message.images.into_iter().flatten().filter_map(|image| image.0) {
-            draft.add_attachment(picture(&image.image_url.url));
+            builder.add_attachment(picture(&image.image_url.url));
         }
         if let Some(transcript) = message.audio.and_then(|audio| audio.transcript) {
-            draft.push_text(&transcript);
+            builder.push_text(&transcript);
         }
         let function =
             message.function_call.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
@@ -332,24 +334,24 @@ impl Decoder {
         let is_more = !self.calls.is_empty();
         let has_tool_calls = self.has_tool_calls;
         let function = function.filter(|call| !has_tool_calls && (is_named(call) || is_more));
-        calls.into_iter().chain(function).for_each(|piece| take_call(self, piece, draft));
+        calls.into_iter().chain(function).for_each(|piece| take_call(self, piece, builder));
     }
 
-    fn add_call(&mut self, piece: CallPiece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn add_call(&mut self, piece: CallPiece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let (call, marks) = piece.into_call();
         self.calls.push(marks);
-        draft.add_call(call);
+        builder.add_call(call);
     }
 
-    fn grow_call(&mut self, piece: CallPiece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn grow_call(&mut self, piece: CallPiece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let (piece, marks) = piece.into_call();
-        match self.continued(&piece, marks.index, draft.calls()) {
+        match self.continued(&piece, marks.index, builder.calls()) {
             None => {
                 self.calls.push(marks);
-                draft.add_call(piece);
+                builder.add_call(piece);
             }
             Some(place) => {
-                let call = &mut draft.calls()[place];
+                let call = &mut builder.calls()[place];
                 if call.id.is_empty() {
                     call.id = piece.id;
                 }
@@ -359,7 +361,7 @@ impl Decoder {
                 }
                 let extra = &mut self.calls[place].extra_content;
                 *extra = extra.take().or(marks.extra_content);
-                draft.push_arguments(place, &piece.arguments);
+                builder.push_arguments(place, &piece.arguments);
             }
         }
     }

@@ -14,8 +14,8 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
-use crate::providers::http::ResponseMode;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
 use crate::providers::models::{self, ChatTools, Gpt};
 use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolSpec};
@@ -230,21 +230,21 @@ impl<'a> Part<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
-        let not_shown = |why| Self::text(body::not_shown(attachment, why));
+        let not_shown = |why| Self::text(encode::not_shown(attachment, why));
         match (attachment.kind, &attachment.source) {
-            (Image, Inline { media_type, base64 }) if let Some(flaw) = body::picture_problem(media_type, base64) => {
+            (Image, Inline { media_type, base64 }) if let Some(flaw) = encode::picture_problem(media_type, base64) => {
                 not_shown(flaw)
             }
             (Image, source) => Self::ImageUrl { image_url: ImageUrl { url: DataUrl(source) } },
-            (_, Inline { base64, .. }) if let Some(flaw) = body::too_large(base64) => not_shown(flaw),
+            (_, Inline { base64, .. }) if let Some(flaw) = encode::too_large(base64) => not_shown(flaw),
             (Audio, Inline { media_type, base64 }) => {
                 Self::InputAudio { input_audio: InputAudio { data: base64, format: audio_format(media_type) } }
             }
             (Document, source @ Inline { media_type, base64 }) => {
                 let filename = attachment.name.as_deref().unwrap_or("document");
-                match body::text_of(media_type, base64) {
+                match encode::text_of(media_type, base64) {
                     Some(text) => Self::text(format!("Attached {filename}:\n{text}")),
-                    None if body::essence(media_type) == "application/pdf" => {
+                    None if encode::essence(media_type) == "application/pdf" => {
                         Self::File { file: File { filename, file_data: DataUrl(source) } }
                     }
                     None => not_shown("the model takes text and PDF only"),

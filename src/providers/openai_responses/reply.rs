@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::OPAQUE;
 use crate::message::{Attachment, AttachmentKind};
 use crate::provider::{StopReason, Usage};
-use crate::providers::draft::{PartialCall, ReplyBuilder};
-use crate::providers::failure::ErrorBody;
-use crate::providers::sse::Event;
-use crate::providers::wire::{self, DecodeError, Decoded, Str, Tokens};
+use crate::providers::http::error_body::ErrorBody;
+use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
+use crate::providers::http::sse::Event;
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens};
 
 /// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
 #[derive(Debug, Default, Deserialize)]
@@ -121,16 +121,16 @@ enum Part {
     Thought(u64),
 }
 
-impl wire::Decoder for Decoder {
-    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
-        self.finish(serde_json::from_slice(body)?, draft)
+impl wire_format::Decoder for Decoder {
+    fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+        self.finish(serde_json::from_slice(body)?, builder)
     }
 
-    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
+    fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         match event.data.trim() {
             // The end that some servers borrow from Chat Completions says nothing of the reply.
             "" | "[DONE]" => Ok(Decoded::More),
-            data => self.take(serde_json::from_str(data)?, event.name, draft),
+            data => self.take(serde_json::from_str(data)?, event.name, builder),
         }
     }
 
@@ -147,7 +147,7 @@ impl Decoder {
         &mut self,
         mut piece: Piece<'_>,
         name: &str,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<Decoded, DecodeError> {
         let kind = piece.kind.take();
         let kind = kind.as_deref().unwrap_or(name);
@@ -157,23 +157,23 @@ impl Decoder {
         let content = piece.content_index.unwrap_or(0);
         let summary = piece.summary_index.unwrap_or(0);
         match kind {
-            "response.output_item.added" => self.add(piece, draft),
-            "response.output_item.done" => self.done(piece, draft),
-            "response.output_text.delta" => self.grow(Part::Text(content), &piece, draft),
-            "response.refusal.delta" => self.grow(Part::Refusal(content), &piece, draft),
-            "response.reasoning_summary_text.delta" => self.grow(Part::Summary(summary), &piece, draft),
-            "response.reasoning_text.delta" => self.grow(Part::Thought(content), &piece, draft),
-            "response.function_call_arguments.delta" => self.argue(&piece, draft),
-            "response.output_text.done" => self.complete(Part::Text(content), &piece, draft),
-            "response.refusal.done" => self.complete(Part::Refusal(content), &piece, draft),
-            "response.reasoning_summary_text.done" => self.complete(Part::Summary(summary), &piece, draft),
-            "response.reasoning_text.done" => self.complete(Part::Thought(content), &piece, draft),
-            "response.function_call_arguments.done" => self.argue_all(&piece, draft),
+            "response.output_item.added" => self.add(piece, builder),
+            "response.output_item.done" => self.done(piece, builder),
+            "response.output_text.delta" => self.grow(Part::Text(content), &piece, builder),
+            "response.refusal.delta" => self.grow(Part::Refusal(content), &piece, builder),
+            "response.reasoning_summary_text.delta" => self.grow(Part::Summary(summary), &piece, builder),
+            "response.reasoning_text.delta" => self.grow(Part::Thought(content), &piece, builder),
+            "response.function_call_arguments.delta" => self.argue(&piece, builder),
+            "response.output_text.done" => self.complete(Part::Text(content), &piece, builder),
+            "response.refusal.done" => self.complete(Part::Refusal(content), &piece, builder),
+            "response.reasoning_summary_text.done" => self.complete(Part::Summary(summary), &piece, builder),
+            "response.reasoning_text.done" => self.complete(Part::Thought(content), &piece, builder),
+            "response.function_call_arguments.done" => self.argue_all(&piece, builder),
             "response.completed" | "response.incomplete" | "response.failed" => {
                 let mut response = piece.response.unwrap_or_default();
                 response.status.get_or_insert_with(|| kind.trim_start_matches("response.").to_owned());
-                self.finish(response, draft)?;
-                draft.set_complete();
+                self.finish(response, builder)?;
+                builder.set_complete();
                 return Ok(Decoded::Last);
             }
             // Many tell of what other events say better.
@@ -184,12 +184,12 @@ impl Decoder {
     }
 
     /// Takes in a whole response: what of it no event has brought.
-    fn finish(&mut self, response: Response, draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+    fn finish(&mut self, response: Response, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
-            draft.set_usage(usage);
+            builder.set_usage(usage);
         }
         if response.output.is_some() {
-            draft.begin();
+            builder.begin();
         }
         for (index, item) in (0..).zip(response.output.into_iter().flatten()) {
             let place = match self.find(id(&item), Some(index)) {
@@ -197,7 +197,7 @@ impl Decoder {
                 Some(place) => place,
                 None => self.insert(usize::try_from(index).unwrap_or(usize::MAX), Item::new(id(&item), index)),
             };
-            self.items[place].take(item, draft);
+            self.items[place].take(item, builder);
         }
         let status = response.status.as_deref();
         if matches!(status, Some("failed" | "cancelled")) || response.error.is_some() || response.message.is_some() {
@@ -210,55 +210,55 @@ impl Decoder {
         }
         let reason = response.incomplete_details.and_then(|details| details.reason);
         if let Some(reason) = status.map(|status| stop_reason(status, reason.as_deref())) {
-            draft.set_stop_reason(reason);
+            builder.set_stop_reason(reason);
         }
         Ok(())
     }
 
     /// An item begins.
-    fn add(&mut self, piece: Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
-        draft.begin();
+    fn add(&mut self, piece: Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
+        builder.begin();
         let item = piece.item.unwrap_or_default();
         let place = self.open(id(&item), piece.output_index);
         if kind(&item) == "function_call" {
             // Some servers tell the arguments here already, and then once more.
-            self.items[place].call = Some(draft.add_call(call(&item, String::new())));
+            self.items[place].call = Some(builder.add_call(call(&item, String::new())));
         }
     }
 
     /// An item is done.
-    fn done(&mut self, piece: Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
-        draft.begin();
+    fn done(&mut self, piece: Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
+        builder.begin();
         let item = piece.item.unwrap_or_default();
         let place = self.find(id(&item), piece.output_index).filter(|place| self.items[*place].whole.is_none());
         let place = place.unwrap_or_else(|| self.open(id(&item), piece.output_index));
-        self.items[place].take(item, draft);
+        self.items[place].take(item, builder);
     }
 
     /// There is more of a part.
-    fn grow(&mut self, part: Part, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
-        self.item(piece).grow(part, text(&piece.delta), draft);
+    fn grow(&mut self, part: Part, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
+        self.item(piece).grow(part, text(&piece.delta), builder);
     }
 
     /// A part is done.
-    fn complete(&mut self, part: Part, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn complete(&mut self, part: Part, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let all = if matches!(part, Part::Refusal(_)) { &piece.refusal } else { &piece.text };
-        self.item(piece).complete(part, text(all), draft);
+        self.item(piece).complete(part, text(all), builder);
     }
 
     /// There is more of the arguments of a call. Those of an unknown call come again when it is done.
-    fn argue(&self, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn argue(&self, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
-            draft.push_arguments(call, text(&piece.delta));
+            builder.push_arguments(call, text(&piece.delta));
         }
     }
 
     /// The arguments of a call are done.
-    fn argue_all(&self, piece: &Piece<'_>, draft: &mut ReplyBuilder<'_, '_>) {
+    fn argue_all(&self, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
             match &piece.arguments {
-                Some(Text::Plain(all)) => set_arguments(call, all, draft),
-                Some(Text::Other(object)) => set_arguments(call, &arguments(object), draft),
+                Some(Text::Plain(all)) => set_arguments(call, all, builder),
+                Some(Text::Other(object)) => set_arguments(call, &arguments(object), builder),
                 None => {}
             }
         }
@@ -306,23 +306,23 @@ impl Item {
     }
 
     /// More of a part.
-    fn grow(&mut self, part: Part, piece: &str, draft: &mut ReplyBuilder<'_, '_>) {
+    fn grow(&mut self, part: Part, piece: &str, builder: &mut ReplyBuilder<'_, '_>) {
         match self.told.iter_mut().find(|(told, _)| *told == part) {
             Some((_, text)) => text.push_str(piece),
             None => self.told.push((part, piece.to_owned())),
         }
         match part {
-            Part::Text(_) => draft.push_text(piece),
-            Part::Refusal(_) => draft.push_refusal(piece),
-            Part::Summary(_) | Part::Thought(_) => draft.push_reasoning(piece),
+            Part::Text(_) => builder.push_text(piece),
+            Part::Refusal(_) => builder.push_refusal(piece),
+            Part::Summary(_) | Part::Thought(_) => builder.push_reasoning(piece),
         }
     }
 
     /// All of a part: what of it has not been told, unless it was told in other words.
-    fn complete(&mut self, part: Part, text: &str, draft: &mut ReplyBuilder<'_, '_>) {
+    fn complete(&mut self, part: Part, text: &str, builder: &mut ReplyBuilder<'_, '_>) {
         let told = self.told.iter().find(|(told, _)| *told == part).map_or("", |(_, text)| text);
         if let Some(rest) = text.strip_prefix(told).filter(|rest| !rest.is_empty()) {
-            self.grow(part, rest, draft);
+            self.grow(part, rest, builder);
         }
     }
 
@@ -335,26 +335,26 @@ impl Item {
     }
 
     /// All of the item.
-    fn take(&mut self, item: Value, draft: &mut ReplyBuilder<'_, '_>) {
+    fn take(&mut self, item: Value, builder: &mut ReplyBuilder<'_, '_>) {
         match kind(&item) {
             "message" => {
                 let only = self.only_text().filter(|_| parts(&item["content"]).count() == 1);
                 for (nth, part) in parts(&item["content"]) {
-                    self.complete(only.unwrap_or(Part::Text(nth)), string(&part["text"]), draft);
-                    self.complete(Part::Refusal(nth), string(&part["refusal"]), draft);
+                    self.complete(only.unwrap_or(Part::Text(nth)), string(&part["text"]), builder);
+                    self.complete(Part::Refusal(nth), string(&part["refusal"]), builder);
                 }
             }
             "reasoning" => {
                 parts(&item["summary"])
-                    .for_each(|(nth, part)| self.complete(Part::Summary(nth), string(&part["text"]), draft));
+                    .for_each(|(nth, part)| self.complete(Part::Summary(nth), string(&part["text"]), builder));
                 parts(&item["content"])
-                    .for_each(|(nth, part)| self.complete(Part::Thought(nth), string(&part["text"]), draft));
+                    .for_each(|(nth, part)| self.complete(Part::Thought(nth), string(&part["text"]), builder));
             }
-            "function_call" => self.take_call(&item, draft),
+            "function_call" => self.take_call(&item, builder),
             "image_generation_call" => {
                 if let Some(base64) = item["result"].as_str() {
                     let media_type = format!("image/{}", item["output_format"].as_str().unwrap_or("png"));
-                    draft.add_attachment(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
+                    builder.add_attachment(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
                 }
             }
             // What built-in tools did is the server's affair.
@@ -363,14 +363,14 @@ impl Item {
         self.whole = Some(item);
     }
 
-    fn take_call(&mut self, item: &Value, draft: &mut ReplyBuilder<'_, '_>) {
+    fn take_call(&mut self, item: &Value, builder: &mut ReplyBuilder<'_, '_>) {
         let all = call(item, arguments(&item["arguments"]));
         let Some(place) = self.call else {
-            self.call = Some(draft.add_call(all));
+            self.call = Some(builder.add_call(all));
             return;
         };
-        set_arguments(place, &all.arguments, draft);
-        if let Some(call) = draft.calls().get_mut(place) {
+        set_arguments(place, &all.arguments, builder);
+        if let Some(call) = builder.calls().get_mut(place) {
             (call.id, call.name) = (all.id, all.name);
         }
     }
@@ -390,10 +390,10 @@ impl Piece<'_> {
 }
 
 /// Gives a call all of its arguments, of which some may have come before.
-fn set_arguments(place: usize, all: &str, draft: &mut ReplyBuilder<'_, '_>) {
-    let Some(call) = draft.calls().get_mut(place) else { return };
+fn set_arguments(place: usize, all: &str, builder: &mut ReplyBuilder<'_, '_>) {
+    let Some(call) = builder.calls().get_mut(place) else { return };
     match all.strip_prefix(call.arguments.as_str()) {
-        Some(rest) => draft.push_arguments(place, rest),
+        Some(rest) => builder.push_arguments(place, rest),
         None if all.is_empty() => {}
         None => all.clone_into(&mut call.arguments),
     }

@@ -13,8 +13,8 @@ use crate::agent::Effort;
 use crate::context::ChatMessage;
 use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
-use crate::providers::body::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
-use crate::providers::http::ResponseMode;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
 use crate::providers::models;
 use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool::{ToolCall, ToolSpec};
@@ -187,17 +187,17 @@ impl<'a> Part<'a> {
     fn attachment(attachment: &'a Attachment) -> Self {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
-        let not_shown = |why| Self::text(body::not_shown(attachment, why));
+        let not_shown = |why| Self::text(encode::not_shown(attachment, why));
         // The schema wants the `detail` in a message, even if it is the default.
         let picture = |source| Self::Image { image_url: DataUrl(source), detail: "auto" };
         match (attachment.kind, &attachment.source) {
             (Image, source @ Inline { media_type, base64 }) => {
-                body::picture_problem(media_type, base64).map_or_else(|| picture(source), not_shown)
+                encode::picture_problem(media_type, base64).map_or_else(|| picture(source), not_shown)
             }
             (Image, source) => picture(source),
             (Document, source @ Inline { media_type, base64 }) => {
                 let filename = attachment.name.as_deref().unwrap_or("document");
-                let flaw = body::too_large(base64).or_else(|| document_problem(media_type));
+                let flaw = encode::too_large(base64).or_else(|| document_problem(media_type));
                 flaw.map_or_else(|| Self::File { filename, file_data: DataUrl(source) }, not_shown)
             }
             (Document, Url { url }) => Self::FileElsewhere { file_url: url },
@@ -209,7 +209,7 @@ impl<'a> Part<'a> {
 
 /// Why the API takes no such [file](https://developers.openai.com/api/docs/guides/file-inputs), if it does not.
 fn document_problem(media_type: &str) -> Option<&'static str> {
-    let kind = &*body::essence(media_type);
+    let kind = &*encode::essence(media_type);
     let is_other = ["application/", "video/", "font/", "model/"].iter().any(|other| kind.starts_with(other));
     let readable = ["pdf", "json", "xml", "yaml", "rtf", "word", "officedocument", "ms-", "opendocument", "csv"];
     let is_readable = !is_other || readable.iter().any(|format| kind.contains(format));

@@ -15,7 +15,7 @@ use reqwest::{Url, Version};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{ErrorBody, of_status};
+use super::error_body::{ErrorBody, of_status};
 use super::retry_after;
 use super::sse::Decoder;
 use crate::error::{ProviderError, ProviderErrorKind};
@@ -148,13 +148,13 @@ impl HttpClient {
         }
     }
 
-    /// A lane with room for one more request.
+    /// Returns a connection with room for one more request.
     fn connection(&self, url: &str) -> Result<Connection, ProviderError> {
         // Without TLS there is nobody to offer HTTP/2.
         let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
         let most = if is_multiplexed { MAX_STREAMS } else { usize::MAX };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        // A lane counts its clones: itself, and one for each request.
+        // The clones are counted: the connection itself, and one for each request.
         if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
             return Ok(lane.clone());
         }

@@ -1,4 +1,4 @@
-//! A [`Reply`] as it grows, in whatever wire format its pieces arrive. What is new is shown to whoever looks on.
+//! Builds a [`Reply`] from its pieces, whatever wire format they arrive in. New pieces go to the [`DeltaSink`].
 //!
 //! Nothing here reads a wire format or repairs what a model wrote.
 
@@ -90,7 +90,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
     pub(crate) fn add_call(&mut self, call: PartialCall) -> usize {
         self.calls.push(call);
         let index = self.calls.len() - 1;
-        self.emit(|draft| draft.delta(index, &draft.calls[index].arguments));
+        self.emit(|builder| builder.delta(index, &builder.calls[index].arguments));
         index
     }
 
@@ -104,7 +104,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         if let Some(call) = self.calls.get_mut(index) {
             call.arguments.push_str(piece);
             if !piece.is_empty() {
-                self.emit(|draft| draft.delta(index, piece));
+                self.emit(|builder| builder.delta(index, piece));
             }
         }
     }

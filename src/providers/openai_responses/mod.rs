@@ -7,12 +7,12 @@
 mod reply;
 mod request;
 
-use super::api::Api;
-use super::body::{MessageList, RequestFields};
-use super::http::ResponseMode;
-use super::openai::ChatCompletions;
-use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
+use crate::providers::http::api::Api;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{MessageList, RequestFields};
+use crate::providers::http::wire_format::{Vendor, WireFormat};
+use crate::providers::openai::ChatCompletions;
 
 /// A server that speaks Responses: OpenAI, Azure, xAI, OpenRouter, vLLM, llama.cpp and others.
 ///

@@ -120,7 +120,7 @@ impl Decoder {
     }
 
     /// What stood in the stream outside of events, once the stream has ended: some servers append a bare
-    /// JSON error. Only the first [`LARGEST_STRAY`] bytes or so of it are kept.
+    /// JSON error. Only the first [`MAX_STRAY_BYTES`] bytes or so of it are kept.
     pub(crate) fn into_stray(mut self) -> String {
         let rest = self.start..self.buffer.len();
         if std::str::from_utf8(&self.buffer[rest.clone()]).is_ok() {

@@ -6,11 +6,11 @@
 mod reply;
 mod request;
 
-use super::api::Api;
-use super::body::{MessageList, RequestFields};
-use super::http::ResponseMode;
-use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
+use crate::providers::http::api::Api;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{MessageList, RequestFields};
+use crate::providers::http::wire_format::{Vendor, WireFormat};
 
 /// Anthropic, or another server that speaks its Messages format.
 ///

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::body::{MessageList, RequestFields};
-use super::draft::ReplyBuilder;
-use super::failure::ErrorBody;
-use super::http::ResponseMode;
+use super::client::ResponseMode;
+use super::encode::{MessageList, RequestFields};
+use super::error_body::ErrorBody;
+use super::reply_builder::ReplyBuilder;
 use super::sse::Event;
 use crate::provider::Request;
 
@@ -73,13 +73,13 @@ pub struct Vendor {
     pub(crate) address_variable: &'static str,
 }
 
-/// Reads one answer. What it finds goes into a [`Draft`].
+/// Reads one response into a [`ReplyBuilder`].
 pub trait Decoder: Default + Send {
     /// Takes in an answer that came whole.
-    fn whole(&mut self, body: &[u8], draft: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError>;
+    fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError>;
 
     /// Takes in one event of an answer that comes piece by piece.
-    fn event(&mut self, event: Event<'_>, draft: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError>;
+    fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError>;
 
     /// What the server must see again with this reply, if anything.
     fn opaque(self) -> Option<serde_json::Value>;

@@ -9,11 +9,11 @@ mod request;
 
 pub use profile::Profile;
 
-use super::api::Api;
-use super::body::{MessageList, RequestFields};
-use super::http::ResponseMode;
-use super::wire::{Vendor, WireFormat};
 use crate::provider::Request;
+use crate::providers::http::api::Api;
+use crate::providers::http::client::ResponseMode;
+use crate::providers::http::encode::{MessageList, RequestFields};
+use crate::providers::http::wire_format::{Vendor, WireFormat};
 
 /// A server that speaks Chat Completions: OpenAI, vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, Groq, DeepSeek,
 /// Mistral, xAI and others.
@@ -31,7 +31,7 @@ use crate::provider::Request;
 ///
 /// **OpenAI's own models** from GPT-5.4 on refuse tools beside reasoning here, and every agent has tools. Without
 /// [`reasoning`](crate::Agent::reasoning) they do not reason; with it, the call fails and says so. For tools and
-/// reasoning use [`OpenAiResponses`](super::openai_responses::OpenAiResponses).
+/// reasoning use [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses).
 ///
 /// **Settings.** Of [`Reasoning`](crate::Reasoning) the effort is sent (`reasoning_effort`), the budget is not; a
 /// temperature is not sent beside it, nor to OpenAI's models that reason. The limit of tokens is `max_completion_tokens`, or

@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::http::ResponseMode;
-use super::wire::WireFormat;
+use super::client::ResponseMode;
+use super::wire_format::WireFormat;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::message::{Attachment, AttachmentSource};
 use crate::provider::Request;

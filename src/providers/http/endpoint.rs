@@ -8,15 +8,15 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::api::Streaming;
-use super::body;
-use super::draft::ReplyBuilder;
-use super::failure::ErrorBody;
-use super::http::{HttpClient, Response, ResponseMode};
-use super::offer::ToolNames;
+use super::client::{HttpClient, Response, ResponseMode};
+use super::encode;
+use super::error_body::ErrorBody;
+use super::reply_builder::ReplyBuilder;
 use super::sse;
-use super::wire::{DecodeError, Decoded, Decoder, WireFormat};
+use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request};
+use crate::providers::offer::ToolNames;
 
 /// A server that speaks the wire format `W`.
 pub(crate) struct Endpoint<W: WireFormat> {
@@ -37,18 +37,18 @@ impl<W: WireFormat> Endpoint<W> {
             Streaming::Always => ResponseMode::EventStream,
             Streaming::WhenObserved | Streaming::Never => ResponseMode::Json,
         };
-        let body = body::encode::<W>(request, expect, self.profile())?;
+        let body = encode::encode::<W>(request, expect, self.profile())?;
         let url = self.url(&request.agent.model, expect);
-        let answer = self.http.post(&url, body.clone()).await;
-        let mut answer = answer.map_err(|error| with_hint(error, &body))?;
-        let mut draft = ReplyBuilder::new(deltas, ToolNames::of(&request.tools));
+        let response = self.http.post(&url, body.clone()).await;
+        let mut response = response.map_err(|error| with_hint(error, &body))?;
+        let mut builder = ReplyBuilder::new(deltas, ToolNames::of(&request.tools));
         let mut decoder = W::Decoder::default();
-        let arrived = self.read_reply(&mut answer, &mut decoder, &mut draft).await;
+        let arrived = self.read_reply(&mut response, &mut decoder, &mut builder).await;
         let result = match arrived {
-            Ok(()) => draft.into_reply(decoder.opaque()),
-            Err(error) => Err(ProviderError { partial: draft.into_partial(), ..error }),
+            Ok(()) => builder.into_reply(decoder.opaque()),
+            Err(error) => Err(ProviderError { partial: builder.into_partial(), ..error }),
         };
-        result.map_err(|error| answer.with_request_id(error))
+        result.map_err(|error| response.with_request_id(error))
     }
 
     pub(crate) fn profile(&self) -> W::Profile {
@@ -63,36 +63,36 @@ impl<W: WireFormat> Endpoint<W> {
         format!("{url}{mark}{query}")
     }
 
-    /// Takes in an answer. A server may answer in the other way than it was asked to, and without saying so.
+    /// Reads a response. A server may send JSON where events were asked for, or the other way round, without saying so.
     async fn read_reply(
         &self,
-        answer: &mut Response<'_>,
+        response: &mut Response<'_>,
         decoder: &mut W::Decoder,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
         let mut events = sse::Decoder::default();
-        if !answer.is_events() {
+        if !response.is_events() {
             let mut body = Vec::new();
-            let read = answer.read_into(&mut body).await;
+            let read = response.read_into(&mut body).await;
             let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii_start();
             if !sse::is_stream(body) {
-                return read.and_then(|()| Self::read_json(answer, body, decoder, draft));
+                return read.and_then(|()| Self::read_json(response, body, decoder, builder));
             }
             events.feed(body);
         }
-        self.read_events(answer, events, decoder, draft).await
+        self.read_events(response, events, decoder, builder).await
     }
 
     fn read_json(
-        answer: &Response<'_>,
+        response: &Response<'_>,
         body: &[u8],
         decoder: &mut W::Decoder,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
-        decoder.whole(body, draft).map_err(|broken| match broken {
-            DecodeError::Reported(failure) => answer.reported_error(&failure),
-            DecodeError::Unreadable(error) => answer.unexpected_error(
-                format_args!("the answer (content type `{}`) cannot be read: {error}", answer.content_type()),
+        decoder.whole(body, builder).map_err(|broken| match broken {
+            DecodeError::Reported(failure) => response.reported_error(&failure),
+            DecodeError::Unreadable(error) => response.unexpected_error(
+                format_args!("the answer (content type `{}`) cannot be read: {error}", response.content_type()),
                 body,
             ),
         })
@@ -108,34 +108,34 @@ impl<W: WireFormat> Endpoint<W> {
 
     async fn read_events(
         &self,
-        answer: &mut Response<'_>,
+        response: &mut Response<'_>,
         mut events: sse::Decoder,
         decoder: &mut W::Decoder,
-        draft: &mut ReplyBuilder<'_, '_>,
+        builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<(), ProviderError> {
         loop {
-            match answer.advance(&mut events).await {
+            match response.advance(&mut events).await {
                 Ok(true) => {}
-                Ok(false) | Err(_) if draft.is_complete() => return Ok(()),
-                Ok(false) => return Err(stream_ended(answer, events)),
+                Ok(false) | Err(_) if builder.is_complete() => return Ok(()),
+                Ok(false) => return Err(stream_ended(response, events)),
                 Err(error) => return Err(error),
             }
             let event = events.event();
-            let read = decoder.event(event, draft);
-            if !draft.is_empty() || draft.is_complete() {
-                answer.begin();
+            let read = decoder.event(event, builder);
+            if !builder.is_empty() || builder.is_complete() {
+                response.begin();
             }
             match read {
                 Ok(Decoded::More) => {}
                 Ok(Decoded::Unknown) => self.log_unknown(event.name),
                 Ok(Decoded::Last) => {
-                    answer.finish().await;
+                    response.finish().await;
                     return Ok(());
                 }
-                Err(DecodeError::Reported(failure)) => return Err(answer.reported_error(&failure)),
+                Err(DecodeError::Reported(failure)) => return Err(response.reported_error(&failure)),
                 Err(DecodeError::Unreadable(error)) => {
                     let what = format_args!("an event cannot be read: {error}");
-                    return Err(answer.unexpected_error(what, event.data.as_bytes()));
+                    return Err(response.unexpected_error(what, event.data.as_bytes()));
                 }
             }
         }
@@ -179,12 +179,12 @@ const NO_SETTINGS: [&str; 9] =
     ["model", "messages", "input", "contents", "tools", "system", "systemInstruction", "instructions", "stream"];
 
 /// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
-fn stream_ended(answer: &Response<'_>, events: sse::Decoder) -> ProviderError {
+fn stream_ended(response: &Response<'_>, events: sse::Decoder) -> ProviderError {
     let stray = events.into_stray();
     let json = stray.find('{').and_then(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
     json.and_then(Result::ok).and_then(|json| ErrorBody::read(&json)).map_or_else(
         || ProviderError::new(ProviderErrorKind::Truncated, "the stream ended before the reply was complete"),
-        |failure| answer.reported_error(&failure),
+        |failure| response.reported_error(&failure),
     )
 }
 

@@ -8,19 +8,19 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::client::HttpClient;
 use super::endpoint::Endpoint;
-use super::http::HttpClient;
-use super::retry::Retry;
-use super::wire::WireFormat;
+use super::wire_format::WireFormat;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::provider::{DeltaSink, Provider, Reply, Request};
+use crate::providers::retry::Retry;
 
-/// A server that speaks the wire format `W`; use it by its names [`OpenAi`](super::openai::OpenAi),
-/// [`OpenAiResponses`](super::openai_responses::OpenAiResponses), [`Anthropic`](super::anthropic::Anthropic) and
-/// [`Google`](super::google::Google).
+/// A server that speaks the wire format `W`; use it by its names [`OpenAi`](crate::providers::openai::OpenAi),
+/// [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses), [`Anthropic`](crate::providers::anthropic::Anthropic) and
+/// [`Google`](crate::providers::google::Google).
 ///
 /// All calls share its connections (HTTP/2 where the server offers it, a hundred requests on each), its budget of
-/// retries and its throttle: see [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
+/// retries and its limit of requests at once: see [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
 ///
 /// A reply is asked for piece by piece when somebody looks on; both ways end in the same [`Reply`]. When a call is
 /// cancelled its request is dropped with it, and the connection is closed (HTTP/2: the stream is reset).

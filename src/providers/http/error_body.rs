@@ -1,4 +1,4 @@
-//! What a server says went wrong: its words and what kind of failure they mean. Nothing here asks a server.
+//! The body of an error response: the server's words, and the kind of error they mean. Nothing here waits.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::ProviderErrorKind;
 
-/// A failure in a server's own words.
+/// An error in a server's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
     /// What happened.
