@@ -15,7 +15,7 @@ use agentouto::providers::anthropic::Anthropic;
 use agentouto::providers::google::Google;
 use agentouto::providers::openai::OpenAi;
 use agentouto::providers::openai_responses::OpenAiResponses;
-use agentouto::{Agent, CallId, ChatMessage, DeltaSink, Provider, Request, Runtime, ToolOutput};
+use agentouto::{Agent, ChatMessage, Context, DeltaSink, Provider, Request, Runtime, ToolCall, ToolOutput, ToolSpec};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ mod workloads;
 #[path = "../src/providers/http/sse.rs"]
 mod sse;
 
-mod error {
+mod provider {
     pub(crate) use agentouto::{ProviderError, ProviderErrorKind};
 }
 
@@ -174,19 +174,24 @@ fn provider(name: &str, address: &str) -> Box<dyn Provider> {
 fn request(turns: usize) -> Request {
     let content = "What came of it, in a sentence or two that are as long as such results are.";
     let turn = |nth: usize| {
-        let call = json!({"id": format!("call_{nth}"), "name": "search", "arguments": "{\"query\":\"peers\"}"});
-        let said = json!({"role": "assistant", "text": "Let me see.", "tool_calls": [call]});
+        let call = ToolCall::new(format!("call_{nth}"), "search", "{\"query\":\"peers\"}");
+        let said = ChatMessage::Assistant {
+            text: Some("Let me see.".into()),
+            reasoning: None,
+            attachments: Vec::new(),
+            tool_calls: vec![call],
+            opaque: None,
+        };
         let output = ToolOutput { content: content.into(), is_error: false };
         let found = ChatMessage::Tool { id: format!("call_{nth}").into(), name: "search".into(), output };
-        [said, serde_json::to_value(found).expect("it can be written")]
+        [said, found]
     };
-    let begin = serde_json::to_value(ChatMessage::user("Find out.")).expect("it can be written");
-    let messages: Vec<Value> = std::iter::once(begin).chain((0..turns).flat_map(turn)).collect();
-    let tool = json!({"name": "search", "description": "Search.", "parameters": {"type": "object", "properties": {}}});
-    let context = json!({"system": "You are \"a\".", "messages": messages, "turns": turns});
+    let messages: Vec<ChatMessage> =
+        std::iter::once(ChatMessage::user("Find out.")).chain((0..turns).flat_map(turn)).collect();
+    let parameters = json!({"type": "object", "properties": {}});
+    let tool = ToolSpec { name: "search".into(), description: "Search.".into(), parameters };
     let agent = Agent::new("a", "").model("m");
-    serde_json::from_value(json!({"call_id": CallId::seeded(1)(), "agent": agent, "context": context, "tools": [tool]}))
-        .expect("it is a request")
+    Request::new(agent, Context::with_messages("You are \"a\".", messages), [tool])
 }
 
 /// What every piece says.

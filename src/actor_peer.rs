@@ -7,9 +7,11 @@ use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
 use crate::call_ids::ChildIds;
+use crate::caller::Caller;
+use crate::content::Content;
 use crate::delivery::{ActorPart, Deliver, ScopedCaller, Serve, StopHandle, end_after_grace};
 use crate::error::CallError;
-use crate::message::{Caller, Content, Forward};
+use crate::message::Forward;
 use crate::outcome::{CallToken, Outcome};
 use crate::panics::catch;
 use crate::scope::Scope;

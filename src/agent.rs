@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// An agent, described. Every agent has the same interface, and any may call any.
 ///

@@ -11,9 +11,9 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value, json};
 
-use crate::message::Name;
+use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH};
-use crate::tool::{Arguments, ToolSpec};
+use crate::tool_call::{Arguments, ToolSpec};
 
 /// The longest text of arguments that is read, in bytes.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = 16 << 20;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
+use crate::call_id::CallId;
 use crate::error::CallError;
-use crate::message::CallId;
 use crate::panics::lock;
 
 /// The source of the ids of calls that have no parent: random ones, unless a source was given.

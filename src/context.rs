@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Attachment, Content, Forward, Name};
-use crate::provider::Reply;
-use crate::tool::{ToolCall, ToolCallId, ToolOutput};
+use crate::content::{Attachment, Content};
+use crate::name::Name;
+use crate::reply::Reply;
+use crate::tool_call::{ToolCall, ToolCallId, ToolOutput};
 
 /// What the model of one invocation is shown: the system prompt, then the messages in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -28,17 +29,31 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context in which a Forward is begun: its history, then its content as one user message.
+    /// The context at the beginning of a call: what was said before, then `input` as one user message.
     #[must_use]
-    pub fn new(system: Arc<str>, forward: &Forward) -> Self {
+    pub fn new(system: impl Into<Arc<str>>, history: Arc<[ChatMessage]>, input: Content) -> Self {
         Self {
-            system,
-            history: Arc::clone(&forward.history),
-            messages: vec![ChatMessage::User(forward.content.clone())],
+            system: system.into(),
+            history,
+            messages: vec![ChatMessage::User(input)],
             turns: 0,
             ids: None,
             memo: Memo::default(),
         }
+    }
+
+    /// A context with these messages, for tests of a provider.
+    #[must_use]
+    pub fn with_messages(system: impl Into<Arc<str>>, messages: impl Into<Vec<ChatMessage>>) -> Self {
+        let messages = messages.into();
+        let turns = messages.iter().filter(|message| matches!(message, ChatMessage::Assistant { .. })).count();
+        Self { system: system.into(), messages, turns, ..Self::default() }
+    }
+
+    /// A context for a provider that asks another one in other words; it begins without messages of its own.
+    #[cfg(feature = "prompt_tools")]
+    pub(crate) fn with_history(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
+        Self { system, history, ..Self::default() }
     }
 
     /// The system prompt.
@@ -52,19 +67,13 @@ impl Context {
         self.history.iter().chain(&self.messages)
     }
 
-    /// The content of the Forward that this context serves.
+    /// The text of the Forward that this context serves.
     #[must_use]
     pub fn input(&self) -> &str {
         match self.messages.first() {
             Some(ChatMessage::User(content)) => &content.text,
             _ => "",
         }
-    }
-
-    /// A context for a provider that asks another one in other words; it begins without messages of its own.
-    #[cfg(feature = "prompt_tools")]
-    pub(crate) fn with_history(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
-        Self { system, history, ..Self::default() }
     }
 
     /// Adds a message to it.

@@ -13,14 +13,17 @@ use tokio::runtime::Handle;
 use tokio::task::coop;
 
 use crate::call_ids::ChildIds;
+use crate::caller::CallAgent;
+use crate::content::Content;
 use crate::error::CallError;
 use crate::event::EventKind;
-use crate::message::{CallAgent, Content, Forward, Name};
+use crate::message::Forward;
+use crate::name::Name;
 use crate::outcome::{CallToken, Outcome, Parent};
 use crate::panics::lock;
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
-use crate::tool::{Progress, ToolCallId, ToolError};
+use crate::tool_call::{Progress, ToolCallId, ToolError};
 
 /// The door through which a Forward leaves.
 pub(crate) trait Deliver: Send + Sync {

@@ -1,13 +1,12 @@
 //! What can go wrong, for programs. What a *model* can repair is a tool output that it reads instead.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{CallId, Name};
-use crate::name;
-use crate::provider::Reply;
+use crate::call_id::CallId;
+use crate::name::{self, Name};
+use crate::provider::ProviderError;
 
 /// Why a call has no answer. Its text is what a calling model reads after `Error: `.
 ///
@@ -101,81 +100,6 @@ pub(crate) fn list(what: &str, nearest: &[Name], count: usize) -> String {
         shown if shown == count => format!("available {what}: {}", nearest.join(", ")),
         _ => format!("the nearest of {count} {what}: {}", nearest.join(", ")),
     }
-}
-
-/// Why a provider gave no reply.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct ProviderError {
-    /// What kind of failure it is.
-    pub kind: ProviderErrorKind,
-    /// What happened, in words; the server's own where it gave any. Never holds a key.
-    pub message: Arc<str>,
-    /// The HTTP status, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// The server's id of the request, which its support asks for. It stands in the message too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<Arc<str>>,
-    /// How long the server asked to wait before the next try.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after: Option<Duration>,
-    /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partial: Option<Box<Reply>>,
-    /// Whether trying again may help, where the server says so itself; else the kind tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub should_retry: Option<bool>,
-}
-
-impl ProviderError {
-    /// An error of a kind, with a text.
-    pub fn new(kind: ProviderErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            status: None,
-            request_id: None,
-            retry_after: None,
-            partial: None,
-            should_retry: None,
-        }
-    }
-}
-
-/// What kind of failure a [`ProviderError`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ProviderErrorKind {
-    /// The key is missing, wrong or not allowed to do this.
-    Authentication,
-    /// Too many requests or tokens for now. Later may go well.
-    RateLimited,
-    /// The account's quota or credit is used up. Later does not help.
-    QuotaExceeded,
-    /// The server does not accept this request. The same request fails again.
-    InvalidRequest,
-    /// The request has more tokens than the model can read.
-    ContextTooLong,
-    /// A filter of the server's refused the request, or all of the reply.
-    ContentFilter,
-    /// The server or the model is overloaded. Later may go well.
-    Overloaded,
-    /// The server failed. Later may go well.
-    Unavailable,
-    /// No connection, or it broke.
-    Connection,
-    /// Nothing arrived for too long.
-    Timeout,
-    /// The reply ended before it was complete.
-    Truncated,
-    /// The server answered, with nothing in it.
-    EmptyResponse,
-    /// The server's answer could not be understood.
-    InvalidResponse,
-    /// Anything else.
-    Other,
 }
 
 /// Why a runtime could not be built, or a peer could not join one.

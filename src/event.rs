@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ProviderError;
-use crate::message::{CallId, Forward, Name, Return};
-use crate::provider::{Delta, StopReason, Usage};
-use crate::tool::{Progress, ToolCall, ToolCallId};
+use crate::call_id::CallId;
+use crate::message::{Forward, Return};
+use crate::name::Name;
+use crate::provider::Delta;
+use crate::provider::ProviderError;
+use crate::reply::{StopReason, Usage};
+use crate::tool_call::{Progress, ToolCall, ToolCallId};
 
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,19 +17,26 @@ use tokio::task::coop;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use crate::call_id::CallId;
+use crate::caller::Answerer;
+use crate::content::Content;
 use crate::context::Context;
 use crate::delivery::{Deliver, Delivery, Serve, StopHandle, end_after_grace};
-use crate::error::{CallError, ProviderError};
+use crate::error::CallError;
 use crate::event::EventKind;
-use crate::message::{Answerer, CallId, Content, Forward, Name};
+use crate::message::Forward;
+use crate::name::Name;
 use crate::outcome::{CallToken, Outcome, Parent};
 use crate::panics::{catch_panic, drop_catching};
 use crate::prompt::Prompt;
-use crate::provider::{DeltaSink, Reply, Request};
+use crate::provider::ProviderError;
+use crate::provider::{DeltaSink, Request};
+use crate::reply::Reply;
 use crate::snapshot::{AgentEntry, Snapshot};
 use crate::span::{self, InvocationSpan};
-use crate::tool::{Arguments, Tool, ToolCall, ToolOutput};
-use crate::tool_run::{PollTimer, ToolRun, aborted};
+use crate::tool::Tool;
+use crate::tool_call::{Arguments, ToolCall, ToolOutput};
+use crate::tool_run::{PollTimer, ToolRun, aborted, call_output};
 use crate::turn::{self, Action, Step};
 
 /// The actor. Its state is its part of the call: the call is over at the very end of the actor's task, so that the thread
@@ -138,7 +145,7 @@ impl<'a> AgentLoop<'a> {
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&entry.agent),
-            context: Context::new(Arc::clone(&prompt.text), forward),
+            context: Context::new(Arc::clone(&prompt.text), Arc::clone(&forward.history), forward.content.clone()),
             tools: Arc::clone(snapshot.tools.specs()),
         };
         Self { call, entry, snapshot, deliver, _prompt: prompt, request, calls: 0 }
@@ -250,7 +257,7 @@ impl Future for ActionFuture {
             *self = Self::Tool(run.start());
         }
         match &mut *self {
-            Self::Call(delivery) => delivery.poll_unpin(context).map(ToolOutput::from_call),
+            Self::Call(delivery) => delivery.poll_unpin(context).map(call_output),
             Self::Tool(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
             Self::NotStarted(_) => Poll::Pending,
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),

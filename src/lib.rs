@@ -13,8 +13,8 @@
 //! |---|---|---|
 //! | 3 | the outside | `schema` (of tools that strangers wrote), `secrets` (that no text shows), `redirects` (which are followed), [`providers`], [`tools`], `mcp` |
 //! | 2 | actors | `panics` (where those of foreign code end), `call_ids`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `tool_run`, `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
-//! | 1 | decisions, plain functions | `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
-//! | 0 | values, and the traits of the boundaries | `message`, `name` (what may be one), `spelling`, `agent`, `tool`, `context`, `provider`, `event`, `error` |
+//! | 1 | decisions, plain functions | `toolbox`, `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
+//! | 0 | values, and the traits of the boundaries | `name`, `spelling`, `call_id`, `content`, `tool_call`, `reply`, `context`, `agent`, `provider`, `error`, `message`, `caller`, `tool`, `event` |
 //!
 //! # Lifetimes
 //!
@@ -48,7 +48,10 @@ compile_error!(
 mod actor_peer;
 mod agent;
 mod builtin;
+mod call_id;
 mod call_ids;
+mod caller;
+mod content;
 mod context;
 mod delivery;
 mod error;
@@ -66,6 +69,7 @@ mod provider;
 pub mod providers;
 #[cfg(any(feature = "http", feature = "mcp-client"))]
 mod redirects;
+mod reply;
 mod router;
 mod runtime;
 #[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
@@ -78,7 +82,9 @@ mod span;
 mod spelling;
 mod threads;
 pub mod tool;
+mod tool_call;
 mod tool_run;
+mod toolbox;
 pub mod tools;
 mod trace;
 mod turn;
@@ -86,19 +92,21 @@ mod user;
 
 pub use actor_peer::{Incoming, ReplyPort};
 pub use agent::{Agent, Effort, Reasoning};
+pub use call_id::CallId;
+pub use caller::{Answerer, Caller};
+pub use content::{Attachment, AttachmentKind, AttachmentSource, Content};
 pub use context::{ChatMessage, Context};
-pub use error::{BuildError, CallError, ProviderError, ProviderErrorKind};
+pub use error::{BuildError, CallError};
 pub use event::{Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
-pub use message::{
-    Answerer, Attachment, AttachmentKind, AttachmentSource, CallId, Caller, Content, Forward, Name, Return,
-};
+pub use message::{Forward, Return};
+pub use name::Name;
 pub use observers::Events;
-pub use provider::{Delta, DeltaSink, Observer, Provider, Reply, Request, StopReason, Usage};
+pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, Request};
+pub use reply::{Reply, StopReason, Usage};
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use tool::{
-    Arguments, Progress, Tool, ToolCall, ToolCallId, ToolContext, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
-};
+pub use tool::{Tool, ToolContext};
+pub use tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use trace::{CallNode, CallTree, Log, Message};
 pub use user::{Call, Report, RunError, User};

@@ -9,7 +9,8 @@ use rpds::{HashTrieMapSync, RedBlackTreeMapSync};
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::message::Name;
+/// The name of an agent, an actor, a user, a tool or a provider. Cheap to clone; compared exactly.
+pub type Name = Arc<str>;
 
 /// The name of the user that [`Runtime::run`](crate::Runtime::run) calls as, which no agent and no actor may have.
 pub(crate) const USER: &str = "user";

@@ -12,9 +12,10 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 
 use crate::call_ids::ReservedId;
+use crate::content::Content;
 use crate::error::CallError;
 use crate::event::EventKind;
-use crate::message::{Content, Forward};
+use crate::message::Forward;
 use crate::observers::OpenStreams;
 use crate::panics::{catch_and_log, lock};
 use crate::scope::{Open, Scope};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::agent::Agent;
-use crate::message::Name;
+use crate::name::Name;
 use crate::name::NameMap;
 use crate::spelling::Spellings;
 

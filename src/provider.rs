@@ -1,17 +1,18 @@
-//! The boundary to a model: a [`Request`] out, a [`Reply`] back, and what was seen of it while it grew.
+//! The boundary to a model: a [`Request`] out, a [`Reply`] or a [`ProviderError`] back, and what was seen of it on the way.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::call_id::CallId;
 use crate::context::Context;
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::message::{Attachment, CallId, Name};
-use crate::tool::{ToolCall, ToolSpec};
+use crate::name::Name;
+use crate::reply::{Reply, Usage};
+use crate::tool_call::ToolSpec;
 
 /// Whatever answers for a model: a server, a script, another provider with something added.
 ///
@@ -49,203 +50,10 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
 }
 
-/// What a model answered.
-///
-/// The constructors make replies for scripts and tests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Reply {
-    /// Its text, if any.
-    pub text: Option<Arc<str>>,
-    /// The words in which it declines, where the server keeps them apart from its text.
-    pub refusal: Option<Arc<str>>,
-    /// Its reasoning, where the server tells it.
-    pub reasoning: Option<Arc<str>>,
-    /// The images, sounds and documents that it made. The answer of the call carries those of all its replies, in
-    /// order, whether the last one calls `finish` or is text alone.
-    pub attachments: Vec<Attachment>,
-    /// The tools that it calls, in order.
-    pub tool_calls: Vec<ToolCall>,
-    /// Why it stopped.
-    pub stop_reason: StopReason,
-    /// What it cost; `None` when the server does not say.
-    pub usage: Option<Usage>,
-    /// Whatever the provider needs to see again in the next request, such as signatures of reasoning: an
-    /// object with one key, the wire format, so that no other provider takes it for its own. Carried in the
-    /// [`ChatMessage`](crate::ChatMessage); read by nobody else.
-    pub opaque: Option<Arc<Value>>,
-}
-
-impl Reply {
-    /// A reply of text alone, which ends the call.
-    pub fn text(text: impl Into<Arc<str>>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
-    }
-
-    /// A reply that calls `finish`.
-    pub fn finish(message: &str) -> Self {
-        #[derive(Serialize)]
-        struct Finish<'a> {
-            message: &'a str,
-        }
-        Self::default().and_call("finish", &Finish { message })
-    }
-
-    /// A reply that calls an agent.
-    pub fn call_agent(agent: &str, message: &str) -> Self {
-        Self::default().and_call_agent(agent, message)
-    }
-
-    /// A reply that calls a tool.
-    pub fn tool(name: &str, arguments: Value) -> Self {
-        Self::default().and_tool(name, arguments)
-    }
-
-    /// The same reply, calling one more agent.
-    #[must_use]
-    pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
-        #[derive(Serialize)]
-        struct CallAgent<'a> {
-            agent_name: &'a str,
-            message: &'a str,
-        }
-        self.and_call("call_agent", &CallAgent { agent_name: agent, message })
-    }
-
-    /// The same reply, calling one more tool.
-    #[must_use]
-    pub fn and_tool(self, name: &str, arguments: Value) -> Self {
-        self.and_call(name, &arguments)
-    }
-
-    fn and_call(mut self, name: &str, arguments: &impl Serialize) -> Self {
-        let id = format!("call_{}", self.tool_calls.len());
-        // A value and a struct of texts can always be written.
-        let arguments = serde_json::to_string(arguments).unwrap_or_default();
-        self.tool_calls.push(ToolCall::new(id, name, arguments));
-        self.stop_reason = StopReason::ToolCalls;
-        self
-    }
-
-    /// Its text, or the words of its refusal where it has none.
-    pub(crate) fn text_or_refusal(&self) -> Option<&Arc<str>> {
-        self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
-    }
-
-    /// The same reply, with what it cost.
-    #[must_use]
-    pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
-        self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
-        self
-    }
-}
-
-/// Why a model stopped.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// It had said everything.
-    #[default]
-    Stop,
-    /// It waits for tools.
-    ToolCalls,
-    /// It reached the limit of output tokens. None of its tool calls is carried out, not even one that is complete:
-    /// what would have followed is not known. The model is told so for each.
-    Length,
-    /// A filter stopped it, or the model declined.
-    ContentFilter,
-    /// Anything else, in the server's word.
-    #[serde(untagged)]
-    Other(Arc<str>),
-}
-
-impl StopReason {
-    /// Whether the model goes on where it stopped when it is asked again: Anthropic pauses a
-    /// [long turn](https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons) with tools of its own.
-    pub(crate) fn is_pause(&self) -> bool {
-        matches!(self, Self::Other(word) if &**word == "pause_turn")
-    }
-
-    /// The reason why text that ended so is no whole answer, if it is none.
-    pub(crate) fn failure(&self) -> Option<(ProviderErrorKind, String)> {
-        match self {
-            Self::Length => Some((ProviderErrorKind::Truncated, CUT.to_owned())),
-            Self::Other(word) if ["max_tokens", "incomplete"].contains(&&**word) => {
-                Some((ProviderErrorKind::Truncated, CUT.to_owned()))
-            }
-            Self::ContentFilter => Some((
-                ProviderErrorKind::ContentFilter,
-                "a filter, or the model itself, cut the reply short".to_owned(),
-            )),
-            Self::Other(word) if FAILED.contains(&&**word) => {
-                Some((ProviderErrorKind::InvalidResponse, format!("the reply ended with `{word}`")))
-            }
-            Self::Stop | Self::ToolCalls | Self::Other(_) => None,
-        }
-    }
-}
-
-const CUT: &str =
-    "the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read";
-
-/// What servers say of a reply that failed on the way: [Gemini](https://ai.google.dev/api/generate-content#FinishReason),
-/// OpenRouter, DeepSeek, GLM, SGLang.
-const FAILED: [&str; 11] = [
-    "MALFORMED_FUNCTION_CALL",
-    "UNEXPECTED_TOOL_CALL",
-    "TOO_MANY_TOOL_CALLS",
-    "MISSING_THOUGHT_SIGNATURE",
-    "MALFORMED_RESPONSE",
-    "OTHER",
-    "error",
-    "insufficient_system_resource",
-    "network_error",
-    "sensitive",
-    "abort",
-];
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stop => "stop",
-            Self::ToolCalls => "tool_calls",
-            Self::Length => "length",
-            Self::ContentFilter => "content_filter",
-            Self::Other(word) => word,
-        })
-    }
-}
-
-/// Tokens. Sums never overflow: they stay at the largest number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Usage {
-    /// Tokens read, cached ones included.
-    pub input_tokens: u64,
-    /// Tokens written, reasoning included.
-    pub output_tokens: u64,
-    /// Of those read, the ones that came from the server's cache.
-    pub cached_tokens: u64,
-    /// Of those written, the ones that were reasoning.
-    pub reasoning_tokens: u64,
-}
-
-impl std::ops::Add for Usage {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
-            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
-            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
-        }
-    }
-}
-
-impl std::iter::Sum for Usage {
-    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
-        parts.fold(Self::default(), std::ops::Add::add)
+impl Request {
+    /// A request with a random call id, for tests of a provider.
+    pub fn new(agent: impl Into<Arc<Agent>>, context: Context, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
+        Self { call_id: CallId::random(), agent: agent.into(), context, tools: tools.into() }
     }
 }
 
@@ -334,4 +142,79 @@ impl fmt::Debug for DeltaSink<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSink").field("is_observed", &self.is_observed()).field("usage", &self.usage).finish()
     }
+}
+
+/// Why a provider gave no reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ProviderError {
+    /// What kind of failure it is.
+    pub kind: ProviderErrorKind,
+    /// What happened, in words; the server's own where it gave any. Never holds a key.
+    pub message: Arc<str>,
+    /// The HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The server's id of the request, which its support asks for. It stands in the message too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<Arc<str>>,
+    /// How long the server asked to wait before the next try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Duration>,
+    /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Box<Reply>>,
+    /// Whether trying again may help, where the server says so itself; else the kind tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
+}
+
+impl ProviderError {
+    /// An error of a kind, with a text.
+    pub fn new(kind: ProviderErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            request_id: None,
+            retry_after: None,
+            partial: None,
+            should_retry: None,
+        }
+    }
+}
+
+/// What kind of failure a [`ProviderError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProviderErrorKind {
+    /// The key is missing, wrong or not allowed to do this.
+    Authentication,
+    /// Too many requests or tokens for now. Later may go well.
+    RateLimited,
+    /// The account's quota or credit is used up. Later does not help.
+    QuotaExceeded,
+    /// The server does not accept this request. The same request fails again.
+    InvalidRequest,
+    /// The request has more tokens than the model can read.
+    ContextTooLong,
+    /// A filter of the server's refused the request, or all of the reply.
+    ContentFilter,
+    /// The server or the model is overloaded. Later may go well.
+    Overloaded,
+    /// The server failed. Later may go well.
+    Unavailable,
+    /// No connection, or it broke.
+    Connection,
+    /// Nothing arrived for too long.
+    Timeout,
+    /// The reply ended before it was complete.
+    Truncated,
+    /// The server answered, with nothing in it.
+    EmptyResponse,
+    /// The server's answer could not be understood.
+    InvalidResponse,
+    /// Anything else.
+    Other,
 }

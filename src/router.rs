@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use crate::actor_peer::{ActorCall, ActorPeer};
 use crate::agent::Agent;
+use crate::call_id::CallId;
 use crate::call_ids::CallIdSource;
+use crate::caller::Answerer;
 use crate::delivery::{Deliver, Delivery, Serve};
 use crate::error::{BuildError, CallError};
 use crate::event::EventKind;
 use crate::invocation::Callee;
-use crate::message::{Answerer, CallId, Forward, Name};
+use crate::message::Forward;
+use crate::name::Name;
 use crate::name::{self, NameMap};
 use crate::observers::OpenStreams;
 use crate::outcome::{Outcome, Parent};
@@ -17,7 +20,7 @@ use crate::panics::drop_catching;
 use crate::provider::Provider;
 use crate::scope::Scope;
 use crate::snapshot::{AgentEntry, Registry, Snapshot};
-use crate::tool::Toolbox;
+use crate::toolbox::Toolbox;
 
 /// Who there is, and what they work with.
 pub(crate) struct Router {

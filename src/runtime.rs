@@ -8,16 +8,20 @@ use ractor::ActorRef;
 use crate::actor_peer::{ActorPeer, Incoming};
 use crate::agent::Agent;
 use crate::builtin;
+use crate::call_id::CallId;
 use crate::call_ids::{CallIdSource, DrawId};
+use crate::caller::Answerer;
+use crate::content::Content;
 use crate::error::BuildError;
-use crate::message::{Answerer, CallId, Content, Name};
+use crate::name::Name;
 use crate::name::{self, CALL_AGENT, FINISH, USER};
 use crate::observers::{Events, RuntimeObservers};
 use crate::provider::Provider;
 use crate::router::{Peer, Providers, Router};
 use crate::scope::Scope;
 use crate::threads::{BlockingThreads, DEFAULT_THREADS};
-use crate::tool::{SpecifiedTool, Tool, Toolbox};
+use crate::tool::Tool;
+use crate::toolbox::{SpecifiedTool, Toolbox};
 use crate::user::{Report, RunError, User};
 
 /// Agents, actors and users who call each other, and the tools and models that they use.

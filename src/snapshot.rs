@@ -10,12 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::agent::Agent;
-use crate::message::Name;
+use crate::name::Name;
 use crate::name::{key, shared_key};
 use crate::panics::drop_catching;
 use crate::prompt::Roster;
 use crate::provider::Provider;
-use crate::tool::{SpecifiedTool, Toolbox};
+use crate::toolbox::{SpecifiedTool, Toolbox};
 
 /// The peers and tools that an invocation knows, from its begin to its end. A change makes another snapshot.
 #[derive(Default)]

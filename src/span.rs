@@ -7,11 +7,15 @@
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-use crate::error::{CallError, ProviderError};
-use crate::message::{Content, Forward, Name};
-use crate::provider::{Reply, Request};
+use crate::content::Content;
+use crate::error::CallError;
+use crate::message::Forward;
+use crate::name::Name;
+use crate::provider::ProviderError;
+use crate::provider::Request;
+use crate::reply::Reply;
 use crate::scope::Scope;
-use crate::tool::{ToolCall, ToolOutput};
+use crate::tool_call::{ToolCall, ToolOutput};
 
 /// The span of one invocation. One that ends without a result was cancelled.
 pub(crate) struct InvocationSpan {

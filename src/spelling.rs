@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// How many names are shown where there are many.
 const MAX_SHOWN: usize = 20;

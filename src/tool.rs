@@ -1,21 +1,20 @@
-//! Tools: what they are, how a Rust function becomes one, and the set that every agent is offered.
+//! Tools, and how a Rust function becomes one.
 //!
 //! Nothing here runs a tool; the invocation does, off the async threads where a tool asks for it.
 
-use std::fmt::Display;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::CallError;
-use crate::message::{CallId, Caller, Content, Name};
-use crate::name::NameMap;
-use crate::spelling::Spellings;
+use crate::call_id::CallId;
+use crate::caller::Caller;
+use crate::content::Content;
+use crate::name::Name;
+pub use crate::tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
 /// Something that every model may use.
 ///
@@ -42,12 +41,6 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// A tool call's arguments, by parameter name.
-pub type Arguments = Map<String, Value>;
-
-/// Names a tool call within one [`Context`](crate::Context); chosen by the model's server, unique once recorded.
-pub type ToolCallId = Arc<str>;
-
 /// Whether a [`Tool`]'s future blocks the thread that polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {
@@ -65,72 +58,6 @@ pub enum Blocking {
     /// One that waits for a call by `block_on` keeps its thread, and another takes its place, up to 10,000 in all. A tool
     /// for which there is no thread fails, with an error that the model reads.
     Always,
-}
-
-/// What a model is told of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ToolSpec {
-    /// What it is called by. Most servers take `[a-zA-Z0-9_-]{1,64}` only.
-    pub name: Name,
-    /// What it does.
-    pub description: Arc<str>,
-    /// Its parameters: a [JSON Schema](https://json-schema.org/draft/2020-12) with `"type": "object"`.
-    pub parameters: Value,
-}
-
-/// A tool call as a model made it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// Its id.
-    pub id: ToolCallId,
-    /// The name of the tool that is called.
-    pub name: Name,
-    /// The arguments as the model wrote them; a JSON object, if all is well.
-    pub arguments: Arc<str>,
-    /// Why it cannot be carried out, where the provider knows: the words with which it is refused, for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub malformed: Option<Arc<str>>,
-}
-
-impl ToolCall {
-    /// A call as a model made it.
-    pub fn new(id: impl Into<ToolCallId>, name: impl Into<Name>, arguments: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into(), malformed: None }
-    }
-}
-
-/// What came of a tool call, as the model reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolOutput {
-    /// The text, with attachments. The text of a failure begins with `Error: `.
-    pub content: Content,
-    /// Whether it is a failure.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_error: bool,
-}
-
-impl ToolOutput {
-    /// What a call gave, or a failure with the text `Error: {error}`.
-    pub(crate) fn from_result(result: Result<Content, impl Display>) -> Self {
-        match result {
-            Ok(content) => Self { content, is_error: false },
-            Err(error) => Self { content: format!("Error: {error}").into(), is_error: true },
-        }
-    }
-
-    /// What a call of an agent gave. Of a reply that failed on the way it shows what had arrived, which was paid for.
-    pub(crate) fn from_call(result: Result<Content, CallError>) -> Self {
-        let partial = match &result {
-            Err(CallError::Provider { error, .. }) => error.partial.as_deref().cloned().unwrap_or_default(),
-            _ => return Self::from_result(result),
-        };
-        let mut output = Self::from_result(result);
-        if let Some(text) = partial.text_or_refusal() {
-            output.content.text = format!("{}\nWhat had arrived:\n{text}", output.content.text).into();
-        }
-        output.content.attachments = partial.attachments;
-        output
-    }
 }
 
 /// For whom and where a tool runs.
@@ -151,78 +78,6 @@ impl ToolContext {
     /// Tells whoever observes the call how far the tool has come. Without observers it costs nothing.
     pub fn progress(&self, progress: Progress) {
         self.caller.0.progress(&self.tool_call_id, progress);
-    }
-}
-
-/// How far a tool has come.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// How much is done, in units of the tool's own. It grows. What is not finite is serialised as 0.
-    #[serde(serialize_with = "finite")]
-    pub done: f64,
-    /// How much there is to do, in the same units, if that is known. What is not finite is not serialised.
-    #[serde(default, skip_serializing_if = "is_unknown")]
-    pub total: Option<f64>,
-    /// What is being done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Arc<str>>,
-}
-
-fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
-}
-
-fn is_unknown(number: &Option<f64>) -> bool {
-    !number.is_some_and(f64::is_finite)
-}
-
-/// Why a tool failed. Made from any error by `?`, or by one of the functions here, which say more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolError {
-    /// What kind of failure it is.
-    pub kind: ToolErrorKind,
-    /// What happened, in words that the model reads.
-    pub message: Arc<str>,
-}
-
-/// What kind of failure a [`ToolError`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ToolErrorKind {
-    /// The network failed, and nothing was done. The tool is run again, up to twice.
-    Network,
-    /// The tool may not do this with the key or the rights that it has.
-    Authentication,
-    /// It took too long.
-    Timeout,
-    /// Anything else.
-    Other,
-}
-
-impl ToolError {
-    /// The network failed before anything was done, so that it does no harm to run the tool once more: it is run again
-    /// after 0.5 s, and after another second.
-    pub fn network(what: impl Display) -> Self {
-        Self { kind: ToolErrorKind::Network, message: format!("network error: {what}").into() }
-    }
-
-    /// The tool was not allowed to do it. `setting` is what a person must check: a variable, a file, an account.
-    pub fn authentication(setting: &str, what: impl Display) -> Self {
-        let message = format!("authentication failed: {what}; check the configuration of `{setting}`");
-        Self { kind: ToolErrorKind::Authentication, message: message.into() }
-    }
-
-    /// It was not done within the time there was.
-    #[must_use]
-    pub fn timeout(limit: Duration) -> Self {
-        Self { kind: ToolErrorKind::Timeout, message: format!("timed out after {limit:?}").into() }
-    }
-}
-
-impl<E: Display> From<E> for ToolError {
-    fn from(error: E) -> Self {
-        Self { kind: ToolErrorKind::Other, message: error.to_string().into() }
     }
 }
 
@@ -421,71 +276,6 @@ pub(crate) fn parameters<A: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// The tools of a runtime as they stood at one moment: what every model is offered, and what runs when one is called.
-#[derive(Default)]
-pub(crate) struct Toolbox {
-    tools: NameMap<SpecifiedTool>,
-    builtin: Arc<[ToolSpec]>,
-    /// Made when a model is first offered them, because many tools may join before that.
-    specs: OnceLock<Arc<[ToolSpec]>>,
-    spellings: OnceLock<Spellings>,
-}
-
-/// A tool with what it said of itself when it joined.
-pub(crate) type SpecifiedTool = (Arc<ToolSpec>, Arc<dyn Tool>);
-
-impl Toolbox {
-    /// The tools that are part of the runtime.
-    pub(crate) fn new(builtin: impl IntoIterator<Item = ToolSpec>) -> Self {
-        Self { builtin: builtin.into_iter().collect(), ..Self::default() }
-    }
-
-    /// The toolbox without some tools and with others behind the rest, and how many are gone.
-    ///
-    /// # Errors
-    ///
-    /// When a name is taken.
-    pub(crate) fn replace(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<(Self, usize), Name> {
-        let mut tools = self.tools.clone();
-        let gone = leaving.iter().filter(|name| tools.remove(name)).count();
-        for tool in joining {
-            tools.insert(&tool.0.name, tool.clone())?;
-        }
-        Ok((Self { tools, builtin: Arc::clone(&self.builtin), ..Self::default() }, gone))
-    }
-
-    /// What a model is offered: the tools in the order in which they joined, then those that are part of the runtime.
-    pub(crate) fn specs(&self) -> &Arc<[ToolSpec]> {
-        self.specs.get_or_init(|| self.all().cloned().collect())
-    }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
-        self.all().map(|spec| &spec.name)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.tools.len() + self.builtin.len()
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.find(name).map(|(_, tool)| tool)
-    }
-
-    /// Whether there is a tool of that name, those that are part of the runtime included.
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.find(name).is_some() || self.builtin.iter().any(|spec| *spec.name == *name)
-    }
-
-    /// All names, or the nearest by spelling when there are many.
-    pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
-        self.spellings.get_or_init(|| Spellings::new(self.names())).nearest(wanted)
-    }
-
-    fn all(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.tools.iter().map(|(spec, _)| &**spec).chain(&*self.builtin)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -520,22 +310,5 @@ mod tests {
         assert_eq!(actual["required"], expected["required"]);
         assert!(!actual.to_string().contains("$ref"), "{actual}");
         assert_eq!(parameters::<NoArguments>(), json!({"type": "object", "properties": {}}));
-    }
-
-    #[test]
-    fn a_tool_that_joins_or_leaves_copies_no_other_and_no_list() {
-        let tool = |name: &str| -> SpecifiedTool {
-            let tool = function(name, "", |_: NoArguments| async {});
-            (Arc::new(tool.spec()), Arc::new(tool))
-        };
-        let (one, two) = (tool("one"), tool("two"));
-        let (before, _) = Toolbox::new([]).replace(&[], &[one.clone(), two.clone()]).unwrap();
-        let (after, gone) = before.replace(&["two".into()], &[tool("three")]).unwrap();
-        assert_eq!(gone, 1);
-        assert!(Arc::ptr_eq(&after.tools.find("one").unwrap().0, &one.0));
-        assert!(before.specs.get().is_none() && after.specs.get().is_none(), "no model was asked yet");
-        assert!(Arc::ptr_eq(after.specs(), after.specs()));
-        assert_eq!(after.names().map(|name| &**name).collect::<Vec<_>>(), ["one", "three"]);
-        assert_eq!(before.names().map(|name| &**name).collect::<Vec<_>>(), ["one", "two"]);
     }
 }

@@ -10,15 +10,18 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::builtin;
+use crate::call_id::CallId;
 use crate::call_ids::ChildIds;
+use crate::caller::Caller;
+use crate::content::Content;
 use crate::delivery::{Deliver, ScopedCaller};
 use crate::error::CallError;
 use crate::event::EventKind;
-use crate::message::{CallId, Caller, Content};
 use crate::outcome::{CallToken, Outcome};
 use crate::panics::catch_panic;
 use crate::span;
-use crate::tool::{Arguments, Blocking, Tool, ToolCall, ToolContext, ToolError, ToolErrorKind, ToolOutput};
+use crate::tool::{Blocking, Tool, ToolContext};
+use crate::tool_call::{Arguments, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 
 /// A tool call that has not begun.
 pub(crate) struct ToolRun {
@@ -74,6 +77,20 @@ impl ToolRun {
         });
         output
     }
+}
+
+/// What a call of an agent gave. Of a reply that failed on the way it shows what had arrived, which was paid for.
+pub(crate) fn call_output(result: Result<Content, CallError>) -> ToolOutput {
+    let partial = match &result {
+        Err(CallError::Provider { error, .. }) => error.partial.as_deref().cloned().unwrap_or_default(),
+        _ => return ToolOutput::from_result(result),
+    };
+    let mut output = ToolOutput::from_result(result);
+    if let Some(text) = partial.text_or_refusal() {
+        output.content.text = format!("{}\nWhat had arrived:\n{text}", output.content.text).into();
+    }
+    output.content.attachments = partial.attachments;
+    output
 }
 
 /// The output of a tool whose task was ended, as the model would read it.

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::call_id::CallId;
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, Forward, Name, Return};
-use crate::provider::Usage;
+use crate::message::{Forward, Return};
+use crate::name::Name;
+use crate::reply::Usage;
 
 /// What was said in a run: every [`Forward`] and [`Return`] in the order in which they happened, and
 /// what the models cost. Cheap to clone.

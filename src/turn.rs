@@ -5,13 +5,17 @@
 use std::sync::Arc;
 
 use crate::builtin;
+use crate::content::Content;
 use crate::context::Context;
-use crate::error::{ProviderError, list};
-use crate::message::{Content, Name};
+use crate::error::list;
+use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH};
 use crate::prompt::Roster;
-use crate::provider::{Reply, StopReason};
-use crate::tool::{Arguments, Tool, ToolCall, Toolbox};
+use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::reply::{Reply, StopReason};
+use crate::tool::Tool;
+use crate::tool_call::{Arguments, ToolCall};
+use crate::toolbox::Toolbox;
 
 /// What an invocation does next.
 pub(crate) enum Step {
@@ -69,7 +73,7 @@ fn said(context: &mut Context, reply: Reply) -> Step {
         context.push_reply(reply);
         return Step::Act(Vec::new());
     }
-    let flaw = reply.stop_reason.failure().filter(|_| reply.refusal.is_none());
+    let flaw = failure(&reply.stop_reason).filter(|_| reply.refusal.is_none());
     let text = context.resumed(reply.text_or_refusal());
     let attachments = context.attachments(reply.attachments);
     match flaw {
@@ -80,6 +84,42 @@ fn said(context: &mut Context, reply: Reply) -> Step {
         }
     }
 }
+
+/// The reason why text that ended so is no whole answer, if it is none.
+fn failure(reason: &StopReason) -> Option<(ProviderErrorKind, String)> {
+    match reason {
+        StopReason::Length => Some((ProviderErrorKind::Truncated, CUT.to_owned())),
+        StopReason::Other(word) if ["max_tokens", "incomplete"].contains(&&**word) => {
+            Some((ProviderErrorKind::Truncated, CUT.to_owned()))
+        }
+        StopReason::ContentFilter => {
+            Some((ProviderErrorKind::ContentFilter, "a filter, or the model itself, cut the reply short".to_owned()))
+        }
+        StopReason::Other(word) if FAILED.contains(&&**word) => {
+            Some((ProviderErrorKind::InvalidResponse, format!("the reply ended with `{word}`")))
+        }
+        StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => None,
+    }
+}
+
+const CUT: &str =
+    "the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read";
+
+/// What servers say of a reply that failed on the way: [Gemini](https://ai.google.dev/api/generate-content#FinishReason),
+/// OpenRouter, DeepSeek, GLM, SGLang.
+const FAILED: [&str; 11] = [
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+    "MALFORMED_RESPONSE",
+    "OTHER",
+    "error",
+    "insufficient_system_resource",
+    "network_error",
+    "sensitive",
+    "abort",
+];
 
 fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
     if let Some(reason) = &call.malformed {
@@ -113,8 +153,8 @@ fn unknown_tool(name: &str, tools: &Toolbox, roster: &Roster) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{CallId, Forward};
-    use crate::tool::{self, ToolSpec};
+    use crate::tool;
+    use crate::tool_call::ToolSpec;
     use serde_json::json;
 
     fn toolbox(names: &[&str]) -> Toolbox {
@@ -126,15 +166,7 @@ mod tests {
     }
 
     fn context() -> Context {
-        let forward = Forward {
-            call_id: CallId::seeded(1)(),
-            parent: None,
-            sender: "user".into(),
-            receiver: "a".into(),
-            content: "go".into(),
-            history: Arc::default(),
-        };
-        Context::new("".into(), &forward)
+        Context::new("", Arc::default(), "go".into())
     }
 
     fn check(reply: Reply, expected: &[&str]) {

@@ -9,16 +9,20 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::DropGuard;
 
+use crate::call_id::CallId;
+use crate::caller::{CallAgent, Caller};
+use crate::content::{Attachment, Content};
 use crate::context::ChatMessage;
 use crate::delivery::{Deliver as _, Delivery, check_tokio, cooperative};
 use crate::error::CallError;
 use crate::event::Event;
-use crate::message::{Attachment, CallAgent, CallId, Caller, Content, Forward, Name};
+use crate::message::Forward;
+use crate::name::Name;
 use crate::observers::Events;
 use crate::router::Router;
 use crate::scope::Scope;
 use crate::threads::waited_for;
-use crate::tool::ToolError;
+use crate::tool_call::ToolError;
 use crate::trace::Log;
 
 /// How many events of a call may wait to be read before further ones are lost.

@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::lines::{Line, Lines};
 use super::redaction::Redaction;
 use super::remote::Command;
-use crate::message::Name;
+use crate::name::Name;
 
 /// Of our environment, what programs need to run at all.
 const INHERITED: [&str; 25] = [

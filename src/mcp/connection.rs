@@ -16,7 +16,8 @@ use super::link::Link;
 use super::output;
 use super::pages::{self, Most};
 use super::visible::{quoted, visible};
-use crate::message::{Content, Name};
+use crate::content::Content;
+use crate::name::Name;
 
 /// The most entries of a list.
 const MOST_ENTRIES: usize = 100_000;

@@ -20,7 +20,7 @@ use super::overflow::Overflow;
 use super::remote::Server;
 use super::{file, names};
 use crate::error::BuildError;
-use crate::message::Name;
+use crate::name::Name;
 use crate::panics::lock;
 use crate::runtime::Runtime;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// Why a server could not be used. What a model can repair is a [`ToolError`](crate::ToolError) instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ use super::definition::Refused;
 use super::overflow::Overflow;
 use super::remote::Server;
 use super::session::{Live, Session};
-use crate::message::Name;
+use crate::name::Name;
 
 /// The pause before a server is started again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

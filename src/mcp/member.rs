@@ -10,11 +10,12 @@ use super::link::Link;
 use super::names;
 use super::offered::Offered;
 use crate::error::BuildError;
-use crate::message::Name;
+use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
 use crate::router::Router;
 use crate::runtime::Runtime;
-use crate::tool::{Tool, Toolbox};
+use crate::tool::Tool;
+use crate::toolbox::Toolbox;
 
 /// How often names are given anew when something else takes one in the same moment.
 const ATTEMPTS: usize = 10;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// The longest name that servers of models take.
 const LONGEST: usize = 64;

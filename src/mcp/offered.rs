@@ -11,8 +11,10 @@ use super::output::Output;
 use super::request::Failure;
 use super::tap::Meter;
 use super::visible::quoted;
-use crate::message::{Content, Name};
-use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+use crate::content::Content;
+use crate::name::Name;
+use crate::tool::{Tool, ToolContext};
+use crate::tool_call::{Arguments, ToolError, ToolSpec};
 
 /// A tool under the name by which it is offered.
 pub(super) struct Offered {

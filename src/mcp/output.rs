@@ -9,7 +9,7 @@ use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use super::visible::visible;
-use crate::message::{Attachment, AttachmentKind, Content};
+use crate::content::{Attachment, AttachmentKind, Content};
 
 /// A result of `tools/call`, in whatever shape it came.
 #[derive(Debug)]

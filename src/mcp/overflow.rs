@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// A folder for long texts. One that nobody chose is made when it is needed, is readable by its owner alone, and goes
 /// with this value.

@@ -32,8 +32,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use http::{BoundServer, HttpServer};
 
+use crate::content::Content;
 use crate::error::{CallError, list};
-use crate::message::{Content, Name};
+use crate::name::Name;
 use crate::prompt::Roster;
 use crate::router;
 use crate::runtime::Runtime;

@@ -27,7 +27,7 @@ use super::remote::{Reached, Server};
 use super::stdio::Stdio;
 use super::streamable_http::{self, IsUnreached};
 use super::tap::Tap;
-use crate::message::Name;
+use crate::name::Name;
 
 /// How long a process that has exited may take to be read to its end.
 const DRAIN: Duration = Duration::from_millis(200);

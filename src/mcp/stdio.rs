@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::{Line, Lines, shallow};
-use crate::message::Name;
+use crate::name::Name;
 
 /// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
 const DEEPEST: usize = 100;

@@ -19,7 +19,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::DropGuard;
 
 use super::session::Signals;
-use crate::tool::{Progress, ToolContext};
+use crate::tool::ToolContext;
+use crate::tool_call::Progress;
 
 /// How many answers to what a server asks may wait to be sent. What it asks while they do is not answered.
 const MOST_ANSWERS: usize = 1_000;

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::tool::ToolSpec;
+use crate::tool_call::ToolSpec;
 
 /// The name under which a tool is offered: its own, or one that stands for it.
 pub(crate) fn name(own: &str) -> Cow<'_, str> {

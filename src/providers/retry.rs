@@ -11,8 +11,9 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::limiter::{Limiter, MAX_PAUSE, backoff};
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{DeltaSink, Provider, Reply, Request, StopReason, Usage};
+use crate::provider::{DeltaSink, Provider, Request};
+use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::reply::{Reply, StopReason, Usage};
 
 /// A provider that asks another one again where that may help.
 ///

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::message::Name;
-use crate::provider::{Delta, DeltaSink, Provider, Reply, Request};
+use crate::name::Name;
+use crate::provider::{Delta, DeltaSink, Provider, Request};
+use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::reply::Reply;
 
 /// A model that follows a script.
 ///

@@ -16,10 +16,13 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use self::shelf::{Bounds, LruCache};
+use crate::caller::{CallAgent, Caller};
+use crate::content::Content;
 use crate::error::CallError;
-use crate::message::{CallAgent, Caller, Content, Name};
+use crate::name::Name;
 use crate::panics::catch_panic;
-use crate::tool::{Arguments, Progress, Tool, ToolCallId, ToolContext, ToolError, ToolSpec};
+use crate::tool::{Tool, ToolContext};
+use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
 use crate::tool_run::run_tool;
 
 /// A tool whose results are kept for a while: the same call gets the same result, and the tool is not run again.

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use agentouto::{Agent, CallId, ChatMessage, Delta, DeltaSink, Provider, ProviderError, Reply, Request};
-use serde_json::json;
+use agentouto::{Agent, ChatMessage, Context, Delta, DeltaSink, Provider, ProviderError, Reply, Request};
 use tokio::time::timeout;
 
 /// What an agent asks after `messages`.
 pub(crate) fn request(agent: Agent, text: &str) -> Request {
-    let context = json!({ "system": "", "messages": [ChatMessage::user(text)], "turns": 0 });
-    let request = json!({ "call_id": CallId::seeded(1)(), "agent": agent, "context": context, "tools": [] });
-    serde_json::from_value(request).unwrap()
+    Request::new(agent, Context::with_messages("", [ChatMessage::user(text)]), [])
 }
 
 /// What came of a question, and what was shown on the way.

@@ -7,16 +7,14 @@ mod requests;
 
 use agentouto::providers::Streaming;
 use agentouto::providers::openai::OpenAi;
-use agentouto::{Agent, CallId, ChatMessage, Delta, DeltaSink, Provider, ProviderError, Reply, Request, ToolSpec};
+use agentouto::{Agent, ChatMessage, Context, Delta, DeltaSink, Provider, ProviderError, Reply, Request, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::server::{Answer, KEY, Server};
 
 /// What an agent asks after `messages`.
 pub(crate) fn request(agent: Agent, system: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Request {
-    let context = json!({ "system": system, "messages": messages, "turns": 0 });
-    let call_id = CallId::seeded(1)();
-    serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": tools })).unwrap()
+    Request::new(agent, Context::with_messages(system, messages), tools)
 }
 
 /// A reply as the context records it.

@@ -11,9 +11,8 @@ use agentouto::providers::prompt_tools::{Dialect, PromptTools, Template};
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, BoxFuture, CallId, ChatMessage, Content, Context, Delta, DeltaSink, EventKind,
-    Forward, Provider, ProviderError, Reply, Request, Runtime, RuntimeBuilder, StopReason, Tool, ToolOutput, ToolSpec,
-    Usage,
+    Agent, Attachment, AttachmentKind, BoxFuture, ChatMessage, Content, Context, Delta, DeltaSink, EventKind, Provider,
+    ProviderError, Reply, Request, Runtime, RuntimeBuilder, StopReason, Tool, ToolOutput, ToolSpec, Usage,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -279,20 +278,8 @@ async fn whether_a_model_is_asked_natively_is_configured_or_declared_or_decided_
     let spec = ToolSpec { name: "cpu".into(), description: "".into(), parameters: json!({"type": "object"}) };
     let check = async |declared: Option<bool>, wrap: fn(PromptTools<Seen>) -> PromptTools<Seen>, tools: &[ToolSpec]| {
         let seen = Seen { declared, tools: Arc::default() };
-        let forward = Forward {
-            call_id: CallId::seeded(1)(),
-            parent: None,
-            sender: "user".into(),
-            receiver: "solo".into(),
-            content: "q".into(),
-            history: Arc::default(),
-        };
-        let request = Request {
-            call_id: forward.call_id,
-            agent: Arc::new(Agent::new("solo", "").model("m")),
-            context: Context::new("system".into(), &forward),
-            tools: tools.into(),
-        };
+        let context = Context::new("system", Arc::default(), "q".into());
+        let request = Request::new(Agent::new("solo", "").model("m"), context, tools);
         wrap(PromptTools::around(seen.clone())).reply(&request, &mut DeltaSink::none()).await.unwrap();
         let seen = seen.tools.lock().unwrap().take();
         seen.unwrap()

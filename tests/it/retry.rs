@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::Retry;
 use agentouto::{
-    Agent, BoxFuture, CallId, DeltaSink, Provider, ProviderError, ProviderErrorKind, Reply, Request, StopReason, Usage,
+    Agent, BoxFuture, Context, DeltaSink, Provider, ProviderError, ProviderErrorKind, Reply, Request, StopReason, Usage,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -55,9 +55,7 @@ impl<F: Fn(usize) -> Result<Reply, ProviderError> + Send + Sync + 'static> Provi
 }
 
 fn request() -> Request {
-    let (call_id, agent) = (CallId::seeded(1)(), Agent::new("a", ""));
-    let context = json!({ "system": "", "messages": [], "turns": 0 });
-    serde_json::from_value(json!({ "call_id": call_id, "agent": agent, "context": context, "tools": [] })).unwrap()
+    Request::new(Agent::new("a", ""), Context::with_messages("", []), [])
 }
 
 async fn ask(provider: &impl Provider) -> Result<Reply, ProviderError> {

@@ -6,8 +6,23 @@ use std::path::Path;
 
 /// The files from the ground up. A file imports from a lower floor, or from the left on its own.
 const FLOORS: [&[&str]; 4] = [
-    &["message", "name", "spelling", "agent", "tool", "context", "provider", "event", "error"],
-    &["prompt", "builtin", "turn", "trace"],
+    &[
+        "name",
+        "spelling",
+        "call_id",
+        "content",
+        "tool_call",
+        "reply",
+        "context",
+        "agent",
+        "provider",
+        "error",
+        "message",
+        "caller",
+        "tool",
+        "event",
+    ],
+    &["toolbox", "prompt", "builtin", "turn", "trace"],
     &[
         "panics",
         "call_ids",
@@ -104,8 +119,42 @@ fn module(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
 }
 
+/// The modules that code names as `crate::module` or `crate::{one, two::Item}`.
+fn used_modules(code: &str) -> Vec<&str> {
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+    let first = |path: &'_ str| path.trim().split(is_end).next().unwrap_or_default().len();
+    let mut used = Vec::new();
+    for path in code.split("crate::").skip(1) {
+        let Some(group) = path.strip_prefix('{') else {
+            used.push(&path[..first(path)]);
+            continue;
+        };
+        let (mut depth, mut begin) = (0, 0);
+        for (place, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                ',' | '}' if depth == 0 => {
+                    let path = group[begin..place].trim();
+                    used.push(&path[..first(path)]);
+                    begin = place + 1;
+                }
+                _ => {}
+            }
+            if c == '}' && begin == place + 1 {
+                break;
+            }
+        }
+    }
+    used.retain(|name| !name.is_empty());
+    used
+}
+
 #[test]
 fn a_file_imports_only_from_below_or_from_its_left() {
+    let grouped =
+        "use crate::{name::Name, tool::{self, Tool}, User}; use crate::turn; fn f(_: crate::content::Content) {}";
+    assert_eq!(used_modules(grouped), ["name", "tool", "User", "turn", "content"]);
     let floor_of: HashMap<&str, (usize, usize)> = FLOORS
         .iter()
         .enumerate()
@@ -113,14 +162,10 @@ fn a_file_imports_only_from_below_or_from_its_left() {
         .collect();
     for (name, code) in sources() {
         let own = floor_of.get(module(&name)).unwrap_or_else(|| panic!("src/{name}.rs stands on no floor"));
-        for used in code
-            .split("crate::")
-            .skip(1)
-            .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next())
-        {
-            let Some(theirs) = floor_of.get(used) else { continue };
-            // The ground floor is values that name each other.
-            let may = theirs.0 < own.0 || theirs.0 == own.0 && (own.0 == 0 || theirs.1 <= own.1);
+        for used in used_modules(&code) {
+            // What the root exports again is named by its module.
+            let theirs = floor_of.get(used).unwrap_or_else(|| panic!("src/{name}.rs uses `crate::{used}`, no module"));
+            let may = theirs.0 < own.0 || theirs.0 == own.0 && theirs.1 <= own.1;
             assert!(may, "src/{name}.rs uses `crate::{used}`, which is not below it");
         }
     }
@@ -147,7 +192,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 4_250, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 4_350, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use agentouto::AttachmentKind::{self, Audio, Document, Image};
 use agentouto::{
-    Agent, Attachment, CallId, ChatMessage, Content, Effort, Reasoning, Request, ToolCall, ToolOutput, ToolSpec,
+    Agent, Attachment, ChatMessage, Content, Context, Effort, Reasoning, Request, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -50,9 +50,7 @@ pub(crate) fn request(wire: Wire, agent: Agent, messages: &[ChatMessage], tools:
         Wire::Messages => "claude-sonnet-4-5",
         Wire::Gemini => "gemini-2.5-pro",
     });
-    let context = json!({ "system": "be brief", "messages": messages, "turns": 0 });
-    let request = json!({ "call_id": CallId::seeded(1)(), "agent": agent, "context": context, "tools": tools });
-    serde_json::from_value(request).unwrap()
+    Request::new(agent, Context::with_messages("be brief", messages), tools)
 }
 
 fn settings(wire: Wire) -> Vec<(&'static str, Agent)> {

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 
+use crate::content::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::error::CallError;
-use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 
 /// The text, then the attachments in their order; or what went wrong, as an error that the host's model reads.
 pub(super) fn result(answer: Result<Content, CallError>) -> CallToolResult {

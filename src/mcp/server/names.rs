@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::message::Name;
+use crate::name::Name;
 
 /// The longest name that a tool may have, in bytes.
 const LONGEST: usize = 64;

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::call_id::CallId;
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, Name, Return};
+use crate::message::Return;
+use crate::name::Name;
 
 /// Puts the events of one call and all below it into words. It remembers who serves which call.
 #[derive(Default)]

@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::OPAQUE;
-use crate::provider::{StopReason, Usage};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
 use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::reply::{StopReason, Usage};
 
 /// A whole message, or an error in place of it.
 #[derive(Debug, Deserialize)]

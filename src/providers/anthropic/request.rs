@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 
 use super::OPAQUE;
 use crate::agent::{Effort, Reasoning};
+use crate::content::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::context::{ChatMessage, Context};
-use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
 use crate::providers::http::client::ResponseMode;
 use crate::providers::http::encode::{self, MessageList, RequestFields, json_object_or_empty, with_attached};
 use crate::providers::models::{self, ClaudeThinking};
 use crate::providers::offer::{self, OfferedTool, References};
-use crate::tool::{ToolCall, ToolOutput, ToolSpec};
+use crate::tool_call::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
 pub(super) fn fields(

@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::OPAQUE;
-use crate::message::{Attachment, AttachmentKind};
-use crate::provider::{StopReason, Usage};
+use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
 use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::reply::{StopReason, Usage};
 
 /// A response, a chunk of one, or an error in place of it.
 #[derive(Debug, Deserialize)]

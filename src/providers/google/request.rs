@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use super::OPAQUE;
 use crate::agent::{Effort, Reasoning};
+use crate::content::{self, Attachment, AttachmentSource};
 use crate::context::ChatMessage;
-use crate::message::{self, Attachment, AttachmentSource};
 use crate::provider::Request;
 use crate::providers::http::encode::{self, MessageList, RequestFields, json_object_or_empty};
 use crate::providers::models::{self, Gemini};
 use crate::providers::offer::{self, OfferedTool, References};
-use crate::tool::{ToolCall, ToolOutput, ToolSpec};
+use crate::tool_call::{ToolCall, ToolOutput, ToolSpec};
 
 /// Writes the system prompt, the tools and the settings.
 pub(super) fn fields(request: &Request, fields: &mut RequestFields<'_>) -> serde_json::Result<()> {
@@ -271,7 +271,7 @@ impl<'a> Part<'a> {
     }
 
     /// The text, unless it is empty and there is something else, and then the attachments.
-    fn all(content: &'a message::Content) -> Vec<Self> {
+    fn all(content: &'a content::Content) -> Vec<Self> {
         let has_text = !content.text.is_empty() || content.attachments.is_empty();
         let text = has_text.then(|| Self::text(encode::or_blank(&content.text)));
         text.into_iter().chain(content.attachments.iter().map(Self::attachment)).collect()

@@ -11,9 +11,10 @@ use secrecy::{ExposeSecret, SecretString};
 use super::client::HttpClient;
 use super::endpoint::Endpoint;
 use super::wire_format::WireFormat;
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{DeltaSink, Provider, Reply, Request};
+use crate::provider::{DeltaSink, Provider, Request};
+use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::providers::retry::Retry;
+use crate::reply::Reply;
 
 /// A server that speaks the wire format `W`; use it by its names [`OpenAi`](crate::providers::openai::OpenAi),
 /// [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses), [`Anthropic`](crate::providers::anthropic::Anthropic) and

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error_body::{ErrorBody, of_status};
 use super::retry_after;
 use super::sse::Decoder;
-use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::redirects::same_origin_only;
 use crate::secrets::Secrets;
 

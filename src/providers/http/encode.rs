@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 
 use super::client::ResponseMode;
 use super::wire_format::WireFormat;
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::message::{Attachment, AttachmentSource};
+use crate::content::{Attachment, AttachmentSource};
 use crate::provider::Request;
+use crate::provider::{ProviderError, ProviderErrorKind};
 
 /// Writes the body of a request in the format `W`.
 pub(crate) fn encode<W: WireFormat>(

@@ -14,9 +14,10 @@ use super::error_body::ErrorBody;
 use super::reply_builder::ReplyBuilder;
 use super::sse;
 use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::provider::{DeltaSink, Provider, Reply, Request};
+use crate::provider::{DeltaSink, Provider, Request};
+use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::providers::offer::ToolNames;
+use crate::reply::Reply;
 
 /// A server that speaks the wire format `W`.
 pub(crate) struct Endpoint<W: WireFormat> {

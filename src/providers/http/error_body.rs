@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::error::ProviderErrorKind;
+use crate::provider::ProviderErrorKind;
 
 /// An error in a server's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

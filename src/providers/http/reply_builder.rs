@@ -4,11 +4,12 @@
 
 use serde_json::Value;
 
-use crate::error::{ProviderError, ProviderErrorKind};
-use crate::message::Attachment;
-use crate::provider::{Delta, DeltaSink, Reply, StopReason, Usage};
+use crate::content::Attachment;
+use crate::provider::{Delta, DeltaSink};
+use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::providers::offer::ToolNames;
-use crate::tool::ToolCall;
+use crate::reply::{Reply, StopReason, Usage};
+use crate::tool_call::ToolCall;
 
 /// What of a reply has arrived.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{ProviderError, ProviderErrorKind};
 
 /// One event, as it lies in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

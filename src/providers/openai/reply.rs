@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::OPAQUE;
-use crate::message::{Attachment, AttachmentKind};
-use crate::provider::{StopReason, Usage};
+use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
 use crate::providers::http::wire_format::{
     self, DecodeError, Decoded, Index, Lenient, Str, Tokens, error_in, lenient, owned,
 };
+use crate::reply::{StopReason, Usage};
 
 /// A [chat completion](https://platform.openai.com/docs/api-reference/chat/object) or a
 /// [chunk](https://platform.openai.com/docs/api-reference/chat-streaming) of one, or an error in place of it.

@@ -10,12 +10,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::OPAQUE;
-use crate::message::{Attachment, AttachmentKind};
-use crate::provider::{StopReason, Usage};
+use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
 use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens};
+use crate::reply::{StopReason, Usage};
 
 /// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
 #[derive(Debug, Default, Deserialize)]

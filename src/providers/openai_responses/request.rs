@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::OPAQUE;
 use crate::agent::Effort;
+use crate::content::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::context::ChatMessage;
-use crate::message::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::provider::Request;
 use crate::providers::http::client::ResponseMode;
 use crate::providers::http::encode::{self, DataUrl, MessageList, RequestFields, object_or_empty, with_attached};
 use crate::providers::models;
 use crate::providers::offer::{self, OfferedTool, References};
-use crate::tool::{ToolCall, ToolSpec};
+use crate::tool_call::{ToolCall, ToolSpec};
 
 /// Writes the settings, the system prompt and the tools.
 pub(super) fn fields(

@@ -10,7 +10,7 @@ use super::mark::{Begins, Kind, Mark};
 use super::scan::{End, Scan};
 use super::toolset::{Toolset, escaped, plain_name, without_entities};
 use super::value::typed;
-use crate::tool::ToolCall;
+use crate::tool_call::ToolCall;
 
 /// The keys by which JSON names a tool.
 const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"];

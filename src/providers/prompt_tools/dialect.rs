@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::looks::MISTRAL;
 use super::mark::{Begins, Mark};
 use crate::builtin;
-use crate::tool::ToolCall;
+use crate::tool_call::ToolCall;
 
 /// A way to write a tool call. All of them are read; one is taught, and is what earlier calls are shown in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -71,9 +71,10 @@ pub use parser::Parser;
 pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
-use crate::error::ProviderError;
-use crate::provider::{Delta, DeltaSink, Observer, Provider, Reply, Request, StopReason, Usage};
-use crate::tool::{ToolCall, ToolSpec};
+use crate::provider::ProviderError;
+use crate::provider::{Delta, DeltaSink, Observer, Provider, Request};
+use crate::reply::{Reply, StopReason, Usage};
+use crate::tool_call::{ToolCall, ToolSpec};
 use refusal::refuses_tools;
 use toolset::Toolset;
 use transcript::Transcript;

@@ -29,7 +29,7 @@ use super::mark::{self, Begins, Kind, Mark, may_be_a_tag};
 use super::meant::{LONGEST_LEAD, Lead};
 use super::scan::{End, LONGEST_CALL, Scan};
 use super::toolset::{Toolset, escaped, without_entities};
-use crate::tool::{ToolCall, ToolSpec};
+use crate::tool_call::{ToolCall, ToolSpec};
 
 /// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: all calls
 /// together may have 16 MiB, and so may one alone.

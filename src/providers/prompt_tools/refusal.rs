@@ -1,6 +1,6 @@
 //! Whether a server's error says that it, or the model, takes no tools. Plain functions.
 
-use crate::error::{ProviderError, ProviderErrorKind};
+use crate::provider::{ProviderError, ProviderErrorKind};
 
 /// Whether an error says that tools are not supported at all. Servers have no code for it, so their words decide; what
 /// they say of one call, of an option beside the tools or of a combination of both says nothing of tools.

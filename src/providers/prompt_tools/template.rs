@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::dialect::Dialect;
-use crate::tool::{ToolCall, ToolSpec};
+use crate::tool_call::{ToolCall, ToolSpec};
 
 /// The part of the system prompt that tells of the tools and how to call them. It follows the agent's own.
 ///

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tool::ToolSpec;
+use crate::tool_call::ToolSpec;
 
 fn tools() -> Vec<ToolSpec> {
     let spec = |name: &str, parameters: Value| ToolSpec { name: name.into(), description: "".into(), parameters };

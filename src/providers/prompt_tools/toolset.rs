@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::builtin;
 use crate::error::list;
-use crate::message::Name;
+use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH};
 use crate::schema::{self, Schema};
 use crate::spelling::Spellings;
-use crate::tool::{Arguments, ToolCall, ToolSpec};
+use crate::tool_call::{Arguments, ToolCall, ToolSpec};
 
 use super::dialect::Dialect;
 use super::looks::LEADS;

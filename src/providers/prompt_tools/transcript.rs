@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::dialect::{Dialect, frame};
+use crate::content::Content;
 use crate::context::{ChatMessage, Context};
-use crate::message::Content;
 use crate::provider::Request;
 
 /// What a model that only talks is asked. It is kept from turn to turn, and grows as the conversation does.
@@ -80,6 +80,6 @@ fn tell(messages: &[ChatMessage], dialect: Dialect) -> Vec<ChatMessage> {
     told
 }
 
-fn said_by_user((frames, attachments): (String, Vec<crate::message::Attachment>)) -> ChatMessage {
+fn said_by_user((frames, attachments): (String, Vec<crate::content::Attachment>)) -> ChatMessage {
     ChatMessage::User(Content { text: frames.into(), attachments })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use crate::tool::Arguments;
+use crate::tool_call::Arguments;
 
 /// The same text for arguments that are equal as JSON, and for no others.
 pub(super) fn of(arguments: &Arguments) -> Arc<str> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::message::{AttachmentSource, Content};
+use crate::content::{AttachmentSource, Content};
 
 /// How much is kept, and for how long.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use agentouto::providers::prompt_tools::PromptTools;
-use agentouto::{
-    Agent, BoxFuture, CallId, Context, DeltaSink, Forward, Provider, ProviderError, Reply, Request, ToolSpec,
-};
+use agentouto::{Agent, BoxFuture, Context, DeltaSink, Provider, ProviderError, Reply, Request, ToolSpec};
 use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::json;
@@ -82,26 +80,13 @@ fn chosen(declared: &Declared) -> Result<Mode, String> {
 }
 
 fn request(tools: usize) -> Request {
-    let call_id = CallId::seeded(1)();
-    let forward = Forward {
-        call_id,
-        parent: None,
-        sender: "user".into(),
-        receiver: "solo".into(),
-        content: "go".into(),
-        history: Arc::default(),
-    };
     let tools = (0..tools).map(|nth| ToolSpec {
         name: format!("tool_{nth}").into(),
         description: format!("Does {nth} things.").into(),
         parameters: json!({"type": "object", "properties": {}}),
     });
-    Request {
-        call_id,
-        agent: Arc::new(Agent::new("solo", "x").model("some-model")),
-        context: Context::new("You are \"solo\".".into(), &forward),
-        tools: tools.collect(),
-    }
+    let context = Context::new("You are \"solo\".", Arc::default(), "go".into());
+    Request::new(Agent::new("solo", "x").model("some-model"), context, tools.collect::<Vec<_>>())
 }
 
 /// A model that declares what it can, and keeps what it is asked.

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{
-    Agent, CallId, ChatMessage, Context, DeltaSink, Forward, Provider, Reply, Request, ToolCall, ToolOutput, ToolSpec,
-};
+use agentouto::{Agent, ChatMessage, Context, DeltaSink, Provider, Reply, Request, ToolCall, ToolOutput, ToolSpec};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
@@ -202,13 +200,9 @@ fn a_run_that_does_not_end_is_cancelled() {
 
 #[test]
 fn a_text_only_model_that_is_shown_anything_else_complains() {
-    let call_id = CallId::seeded(1)();
     let complaints = |history: Vec<ChatMessage>, tools: Vec<ToolSpec>| {
-        let (sender, receiver) = ("user".into(), "A".into());
-        let forward =
-            Forward { call_id, parent: None, sender, receiver, content: "go".into(), history: history.into() };
-        let (agent, context) = (Arc::new(Agent::new("A", "")), Context::new("".into(), &forward));
-        let request = Request { call_id, agent, context, tools: tools.into() };
+        let context = Context::new("", history.into(), "go".into());
+        let request = Request::new(Agent::new("A", ""), context, tools);
         let record = Arc::new(Record::new(Wanted::All, 1));
         let model = TextOnly { model: Scripted::computed(|_| Reply::text("x")), record: Arc::clone(&record) };
         model.reply(&request, &mut DeltaSink::none()).now_or_never().unwrap().unwrap();
