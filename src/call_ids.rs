@@ -1,13 +1,13 @@
 //! Ids of calls: of those that a user begins, from a source, and of those below a tool or an actor, by number.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use crate::call_id::CallId;
 use crate::error::CallError;
-use crate::panics::lock;
+use parking_lot::Mutex;
 
 /// The source of the ids of calls that have no parent: random ones, unless a source was given.
 pub(crate) struct CallIdSource(Option<Given>);
@@ -36,10 +36,10 @@ impl CallIdSource {
     pub(crate) fn draw(&self) -> CallId {
         let Some(Given { source, running, .. }) = &self.0 else { return CallId::random() };
         let this = Some(thread::current().id());
-        if *lock(running) == this {
+        if *running.lock() == this {
             return CallId::random();
         }
-        let mut draw = lock(source);
+        let mut draw = source.lock();
         let _running = Running::set(running, this);
         draw()
     }
@@ -52,7 +52,7 @@ impl CallIdSource {
     pub(crate) fn reserve(self: &Arc<Self>, id: CallId) -> Result<Option<Box<ReservedId>>, CallError> {
         match &self.0 {
             None => Ok(None),
-            Some(given) if lock(&given.open).insert(id) => {
+            Some(given) if given.open.lock().insert(id) => {
                 Ok(Some(Box::new(ReservedId { source: Arc::clone(self), id })))
             }
             Some(_) => Err(CallError::IdInUse { call_id: id }),
@@ -65,14 +65,14 @@ struct Running<'a>(&'a Mutex<Option<ThreadId>>);
 
 impl<'a> Running<'a> {
     fn set(running: &'a Mutex<Option<ThreadId>>, thread: Option<ThreadId>) -> Self {
-        *lock(running) = thread;
+        *running.lock() = thread;
         Self(running)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        *lock(self.0) = None;
+        *self.0.lock() = None;
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct ReservedId {
 impl Drop for ReservedId {
     fn drop(&mut self) {
         if let Some(given) = &self.source.0 {
-            lock(&given.open).remove(&self.id);
+            given.open.lock().remove(&self.id);
         }
     }
 }

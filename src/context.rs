@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -183,12 +184,12 @@ pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
 impl Memo {
     /// Takes out what was put in last, if it is a `T`.
     pub(crate) fn take<T: 'static>(&self) -> Option<T> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let kept = self.0.lock().take()?;
         kept.downcast().ok().map(|kept| *kept)
     }
 
     pub(crate) fn put<T: Send + 'static>(&self, value: T) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(value));
+        *self.0.lock() = Some(Box::new(value));
     }
 }
 
@@ -241,12 +242,12 @@ pub enum ChatMessage {
 }
 
 impl ChatMessage {
-    /// Something that a user said, for a [`Forward::history`].
+    /// Something that a user said, for a [`Forward::history`](crate::Forward::history).
     pub fn user(content: impl Into<Content>) -> Self {
         Self::User(content.into())
     }
 
-    /// Something that a model said, for a [`Forward::history`].
+    /// Something that a model said, for a [`Forward::history`](crate::Forward::history).
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
         let (attachments, tool_calls) = Default::default();
         Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }

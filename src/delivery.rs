@@ -4,10 +4,11 @@
 //! withdraws the Forward.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use ractor::ActorCell;
 use tokio::runtime::Handle;
 use tokio::task::coop;
@@ -20,7 +21,6 @@ use crate::event::EventKind;
 use crate::message::Forward;
 use crate::name::Name;
 use crate::outcome::{CallToken, Outcome, Parent};
-use crate::panics::lock;
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
 use crate::tool_call::{Progress, ToolCallId, ToolError};
@@ -134,7 +134,7 @@ impl ActorPart {
 
     /// Ends the part, if it has not ended. What is below may go on.
     pub(crate) fn end(&self) {
-        let token = lock(&self.token).take();
+        let token = self.token.lock().take();
         drop(token);
     }
 }

@@ -4,9 +4,10 @@
 //! its drop) runs under a lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -69,7 +70,7 @@ impl RuntimeObservers {
     pub(crate) fn observe(&self, event: &Event) {
         if self.is_observed() {
             let list = {
-                let Streams { sinks, list, .. } = &mut *self.lock();
+                let Streams { sinks, list, .. } = &mut *self.streams.lock();
                 Arc::clone(list.get_or_insert_with(|| sinks.iter().map(|(_, sink)| sink.clone()).collect()))
             };
             list.iter().for_each(|sink| sink.observe(event));
@@ -77,17 +78,13 @@ impl RuntimeObservers {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Streams) -> T) -> T {
-        let mut streams = self.lock();
+        let mut streams = self.streams.lock();
         let changed = change(&mut streams);
         let list = streams.list.take();
         self.observers.store(streams.sinks.len(), Ordering::Relaxed);
         drop(streams);
         drop(list);
         changed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,7 +127,7 @@ impl CallObservers {
 
     pub(crate) fn observe(&self, event: &Event) {
         if let Some(entry) = LogEntry::of(event) {
-            self.log.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+            self.log.lock().push(entry);
         }
         if let Some(stream) = self.stream.get() {
             stream.observe(event);
@@ -139,7 +136,7 @@ impl CallObservers {
 
     /// The log so far.
     pub(crate) fn take_log(&self) -> Log {
-        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.log.lock())
     }
 }
 
@@ -228,9 +225,9 @@ mod tests {
         for _ in 0..1_000 {
             drop(observers.stream(10));
         }
-        assert_eq!((observers.lock().sinks.len(), observers.is_observed()), (1, true));
-        assert!(observers.lock().sinks.capacity() < 10, "places are used again");
+        assert_eq!((observers.streams.lock().sinks.len(), observers.is_observed()), (1, true));
+        assert!(observers.streams.lock().sinks.capacity() < 10, "places are used again");
         drop(kept);
-        assert_eq!((observers.lock().sinks.len(), observers.is_observed()), (0, false));
+        assert_eq!((observers.streams.lock().sinks.len(), observers.is_observed()), (0, false));
     }
 }

@@ -6,10 +6,11 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 
 use crate::call_ids::ReservedId;
 use crate::content::Content;
@@ -17,7 +18,7 @@ use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::Forward;
 use crate::observers::OpenStreams;
-use crate::panics::{catch_and_log, lock};
+use crate::panics::catch_and_log;
 use crate::scope::{Open, Scope};
 
 /// A Forward that was sent, and what came of it.
@@ -168,7 +169,7 @@ impl Outcome {
             self.scope.tracker().remove(*place);
         }
         // Before the caller is woken, who would see a part that is alive still.
-        let next = match lock(&self.parent).take() {
+        let next = match self.parent.lock().take() {
             Some(Parent::Call(token)) => token.give_up(),
             Some(Parent::Runtime { .. }) | None => None,
         };

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::agent::Agent;
 use crate::name::Name;
 use crate::name::NameMap;
 use crate::spelling::Spellings;
+use parking_lot::Mutex;
 
 /// The peers that can be called, in the order in which they joined, as they stood at one moment.
 #[derive(Default)]
@@ -82,7 +83,7 @@ impl Roster {
     ///
     /// It is written once while an invocation holds it, and a small one for longer than that.
     pub(crate) fn prompt(&self, agent: &Arc<Agent>) -> Arc<Prompt> {
-        let mut prompts = self.prompts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prompts = self.prompts.lock();
         let written = prompts.written.get(&agent.name).and_then(Weak::upgrade);
         if let Some(prompt) = written.filter(|prompt| Arc::ptr_eq(&prompt.agent, agent)) {
             return prompt;
@@ -172,7 +173,7 @@ mod tests {
         let agents: Vec<_> = (0..200).map(|n| Arc::new(Agent::new(n.to_string(), "x".repeat(500)))).collect();
         let team = roster(&agents);
         let lengths: usize = agents.iter().map(|agent| team.prompt(agent).text.len()).sum();
-        let prompts = team.prompts.lock().unwrap();
+        let prompts = team.prompts.lock();
         assert!(lengths > 10 * MAX_KEPT_BYTES && prompts.bytes <= MAX_KEPT_BYTES, "{} of {lengths}", prompts.bytes);
         assert_eq!(prompts.bytes, prompts.kept.iter().map(|prompt| prompt.text.len()).sum::<usize>());
         let alive = prompts.written.values().filter(|prompt| prompt.strong_count() > 0).count();

@@ -3,9 +3,10 @@
 //! A cancellation reaches every call of a scope at once, however deep.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -13,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::event::{Event, EventKind};
 use crate::message::Forward;
 use crate::observers::{CallObservers, RuntimeObservers};
-use crate::panics::{catch_panic, lock};
+use crate::panics::catch_panic;
 use crate::threads::BlockingThreads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
@@ -179,7 +180,7 @@ pub(crate) const STALLED: Duration = Duration::from_secs(1);
 impl Tracker {
     fn under(whole: &Arc<Self>) -> Arc<Self> {
         Arc::new_cyclic(|part| {
-            let place = lock(&whole.parts).insert(Weak::clone(part));
+            let place = whole.parts.lock().insert(Weak::clone(part));
             Self { whole: Some(Part { whole: Arc::clone(whole), place }), ..Self::default() }
         })
     }
@@ -187,7 +188,7 @@ impl Tracker {
     /// One more call, and its place.
     pub(crate) fn insert(&self, call: Weak<dyn Open>) -> usize {
         self.count_in();
-        lock(&self.open).insert(call)
+        self.open.lock().insert(call)
     }
 
     fn count_in(&self) {
@@ -197,7 +198,7 @@ impl Tracker {
 
     /// The call at that place has ended.
     pub(crate) fn remove(&self, place: usize) {
-        let call = lock(&self.open).try_remove(place);
+        let call = self.open.lock().try_remove(place);
         drop(call);
         self.count_out();
     }
@@ -266,12 +267,12 @@ impl Tracker {
 
     /// The parts there are. They are dropped without a lock, which the last one of each needs.
     fn parts(&self) -> Vec<Arc<Self>> {
-        lock(&self.parts).iter().filter_map(|(_, part)| part.upgrade()).collect()
+        self.parts.lock().iter().filter_map(|(_, part)| part.upgrade()).collect()
     }
 
     fn close(&self) {
         self.parts().iter().for_each(|part| part.close());
-        let open: Vec<_> = lock(&self.open).iter().filter_map(|(_, call)| call.upgrade()).collect();
+        let open: Vec<_> = self.open.lock().iter().filter_map(|(_, call)| call.upgrade()).collect();
         open.iter().for_each(|call| call.close());
     }
 }
@@ -284,7 +285,7 @@ struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let part = lock(&self.whole.parts).try_remove(self.place);
+        let part = self.whole.parts.lock().try_remove(self.place);
         drop(part);
     }
 }

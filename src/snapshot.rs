@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::agent::Agent;
@@ -47,7 +48,7 @@ struct Current<P> {
 impl<P> Drop for Registry<P> {
     /// Peers and tools are foreign code, and this may be dropped wherever a call ends.
     fn drop(&mut self) {
-        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.get_mut();
         drop_catching(mem::take(&mut current.peers));
         drop_catching(mem::take(&mut current.snapshot));
     }
@@ -121,10 +122,10 @@ impl<P: Clone> Registry<P> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Current<P>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner)
+        self.current.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Current<P>> {
-        self.current.write().unwrap_or_else(PoisonError::into_inner)
+        self.current.write()
     }
 }

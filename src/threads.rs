@@ -9,15 +9,14 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use async_task::{FallibleTask, Runnable};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
-
-use crate::panics::lock;
 
 /// The default of [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads).
 pub(crate) const DEFAULT_THREADS: usize = 512;
@@ -82,17 +81,17 @@ struct Slot<T> {
 impl<T> Slot<T> {
     /// Polls the future, if it is there. No lock is held meanwhile.
     fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
-        let Some(mut future) = lock(&self.future).take() else { return Poll::Pending };
+        let Some(mut future) = self.future.lock().take() else { return Poll::Pending };
         let _tokio = self.tokio.enter();
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
-            *lock(&self.future) = Some(future);
+            *self.future.lock() = Some(future);
         }
         polled
     }
 
     fn clear(&self) {
-        let future = lock(&self.future).take();
+        let future = self.future.lock().take();
         let _tokio = self.tokio.enter();
         drop(future);
     }
@@ -107,7 +106,7 @@ impl<T> Drop for Slot<T> {
 
 impl Drop for BlockingThreads {
     fn drop(&mut self) {
-        self.0.lock().is_closed = true;
+        self.0.state.lock().is_closed = true;
         self.0.work.notify_all();
     }
 }
@@ -154,7 +153,7 @@ struct ThreadState {
 impl Thread {
     /// The present function has one more call under way.
     fn enter(self: &Arc<Self>) -> WaitGuard {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.calls += 1;
         let waiting = WaitGuard { thread: Arc::clone(self), function: state.functions };
         let is_first = state.calls == 1;
@@ -167,25 +166,25 @@ impl Thread {
 
     /// One call less, if it was made by the present function.
     fn leave(&self, function: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.functions == function {
             state.calls -= 1;
             let is_last = state.calls == 0;
             drop(state);
             if is_last {
-                self.pool.lock().waiting -= 1;
+                self.pool.state.lock().waiting -= 1;
             }
         }
     }
 
     /// The present function has ended, or waits at an await. Calls that it has under way keep no thread.
     fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.functions += 1;
         let waited = std::mem::take(&mut state.calls) > 0;
         drop(state);
         if waited {
-            self.pool.lock().waiting -= 1;
+            self.pool.state.lock().waiting -= 1;
         }
     }
 }
@@ -200,7 +199,7 @@ impl WaitGuard {
     /// Whether it belongs to the present function of the current thread.
     fn is_present(&self) -> bool {
         current().is_some_and(|thread| Arc::ptr_eq(&thread, &self.thread))
-            && lock(&self.thread.state).functions == self.function
+            && self.thread.state.lock().functions == self.function
     }
 }
 
@@ -247,12 +246,8 @@ impl<F: Future> Future for WaitedFor<F> {
 }
 
 impl Pool {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     fn push(self: &Arc<Self>, runnable: Runnable) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.queue.push_back(runnable);
         self.start_if_needed(state);
     }
@@ -290,7 +285,7 @@ impl Pool {
 
     /// The next piece of work for a thread; `None` when it has to end.
     fn next(&self) -> Option<Runnable> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             // One too many, after others have got their places back.
             if state.threads - state.waiting > self.limit {
@@ -303,8 +298,7 @@ impl Pool {
                 break;
             }
             state.idle += 1;
-            let (woken, timeout) = self.work.wait_timeout(state, MAX_IDLE).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
+            let timeout = self.work.wait_for(&mut state, MAX_IDLE);
             state.idle -= 1;
             if timeout.timed_out() && state.queue.is_empty() {
                 break;
@@ -319,7 +313,7 @@ impl Pool {
 
     /// A thread of this pool begins to wait for a call.
     fn waits(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.waiting += 1;
         if !state.queue.is_empty() {
             self.start_if_needed(state);
@@ -349,7 +343,7 @@ mod tests {
         let done = join_all((0..100).map(work)).await;
         assert_eq!(done.into_iter().flatten().count(), 100);
         assert!(most.load(Ordering::SeqCst) <= 2);
-        assert!(threads.0.lock().threads <= 2);
+        assert!(threads.0.state.lock().threads <= 2);
     }
 
     #[tokio::test]
@@ -366,7 +360,7 @@ mod tests {
         let threads = BlockingThreads::new(4);
         for _ in 0..3 {
             threads.run(async {}).await.unwrap();
-            while threads.0.lock().idle != 1 {
+            while threads.0.state.lock().idle != 1 {
                 tokio::task::yield_now().await;
             }
         }
@@ -440,7 +434,7 @@ mod tests {
         join_all((0..4).map(|_| threads.run(async {}))).await;
         let pool = Arc::clone(&threads.0);
         drop(threads);
-        while pool.lock().threads > 0 {
+        while pool.state.lock().threads > 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -6,9 +6,10 @@
 //! nobody waits, unless the server asks for it, and there are only a few less.
 
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -94,7 +95,7 @@ impl Limiter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

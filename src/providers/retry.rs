@@ -4,10 +4,11 @@
 //! [limiter](super::limiter), so that many callers at once cannot make an overload worse.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 use super::limiter::{Limiter, MAX_PAUSE, backoff};
@@ -126,7 +127,7 @@ impl<P: Provider> Retry<P> {
     }
 
     fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.budget.lock()
     }
 }
 

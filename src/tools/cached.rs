@@ -7,12 +7,13 @@ mod shelf;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::shelf::{Bounds, LruCache};
@@ -108,7 +109,7 @@ impl Cached {
 
     /// What is kept, or the run that is under way, or else one that begins when it is first polled.
     fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext) -> Found {
-        let mut store = lock(&self.store);
+        let mut store = self.store.lock();
         if let Some(content) = store.shelf.get(key, Instant::now()) {
             return Found::Kept(content);
         }
@@ -127,7 +128,7 @@ impl Cached {
             let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
             let is_cancelled = is_cancelled.load(Ordering::Relaxed);
             if let (Ok(content), false) = (&result, is_cancelled) {
-                lock(&entry.store).shelf.insert(&entry.key, content, &bounds, Instant::now());
+                entry.store.lock().shelf.insert(&entry.key, content, &bounds, Instant::now());
             }
             Ended { result, is_cancelled }
         };
@@ -197,10 +198,6 @@ struct Store {
 }
 
 /// No user's code runs, and no run is dropped, while this is held.
-fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
-    store.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A run's place among those under way, which it leaves when it is over or nobody waits for it any more.
 struct Entry {
     store: Arc<Mutex<Store>>,
@@ -210,7 +207,7 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let runs = &mut lock(&self.store).runs;
+        let runs = &mut self.store.lock().runs;
         if runs.get(&self.key).is_some_and(|(number, _)| *number == self.number) {
             runs.remove(&self.key);
         }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::client::HttpClient;

@@ -4,12 +4,13 @@
 //! lets a secret into a message.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Url, Version};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -153,7 +154,7 @@ impl HttpClient {
         // Without TLS there is nobody to offer HTTP/2.
         let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
         let most = if is_multiplexed { MAX_STREAMS } else { usize::MAX };
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         // The clones are counted: the connection itself, and one for each request.
         if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
             return Ok(lane.clone());

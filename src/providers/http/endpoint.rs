@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::api::Streaming;
@@ -101,7 +101,7 @@ impl<W: WireFormat> Endpoint<W> {
 
     /// Says once that there is a type of events that is not known.
     fn log_unknown(&self, event: &str) {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = self.unknown.lock();
         if unknown.len() < MAX_UNKNOWN && unknown.insert(event.to_owned()) {
             tracing::info!(event, provider = W::VENDOR.name, "events of an unknown type are passed over");
         }
