@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use memchr::memchr;
+use serde_json::{Map, Value};
 
 /// How much is kept of either end of a line that is too long, to find out what it answered.
 const EDGE: usize = 256;
@@ -101,17 +102,67 @@ impl Passing {
             String::from_utf8_lossy(&kept).into_owned()
         };
         let (head, tail) = (compact(&mut self.head.iter().copied()), compact(&mut self.tail.iter().copied()));
-        let from_head = ["{\"jsonrpc\":\"2.0\",\"id\":", "{\"id\":"].into_iter().find_map(|start| {
-            let rest = head.strip_prefix(start)?;
-            rest[..rest.find(',')?].parse().ok()
-        });
-        let from_tail = || {
-            let rest = tail.strip_suffix('}')?;
-            let rest = rest.strip_suffix(",\"jsonrpc\":\"2.0\"").unwrap_or(rest);
-            rest[rest.rfind("\"id\":")? + "\"id\":".len()..].parse().ok()
-        };
-        from_head.or_else(from_tail)
+        let inside = head.strip_prefix('{')?;
+        let inside = inside.strip_prefix(VERSION).unwrap_or(inside);
+        let is_answer = |members: &str| ["\"result\":", "\"error\":"].iter().any(|name| members.starts_with(name));
+        if let Some((written, rest)) = inside.strip_prefix("\"id\":").and_then(|rest| rest.split_once(',')) {
+            return id(written).filter(|_| is_answer(rest.strip_prefix(VERSION).unwrap_or(rest)));
+        }
+        let outside = tail.strip_suffix('}').filter(|_| is_answer(inside))?;
+        let outside = outside.strip_suffix(",\"jsonrpc\":\"2.0\"").unwrap_or(outside);
+        id(&outside[outside.rfind("\"id\":")? + "\"id\":".len()..])
     }
+}
+
+/// How a message begins that begins with its version.
+const VERSION: &str = "\"jsonrpc\":\"2.0\",";
+
+/// An id of ours as it is written, as a number or as a text.
+fn id(written: &str) -> Option<i64> {
+    written.strip_prefix('"').and_then(|written| written.strip_suffix('"')).unwrap_or(written).parse().ok()
+}
+
+/// The request that a message answers which is no message as it should be; nothing if it is no answer.
+pub(super) fn answered(json: &[u8]) -> Option<i64> {
+    let Ok(message) = serde_json::from_slice::<Map<String, Value>>(json) else {
+        let mut line = Passing::default();
+        line.extend(json);
+        return line.answered();
+    };
+    // What is logged may have an id as well.
+    let is_known = |name: &String| ["jsonrpc", "id", "result", "error"].contains(&name.as_str());
+    let is_answer = message.contains_key("jsonrpc") || message.keys().all(is_known);
+    let number = message.get("id").filter(|_| is_answer && !message.contains_key("method"))?;
+    number.as_i64().or_else(|| id(number.as_str()?))
+}
+
+/// The same JSON with U+FFFD in place of bytes that are no UTF-8 and of halves of characters (`\ud83c`), which programs write
+/// that cut texts; nothing if there are none.
+pub(super) fn mended(json: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(json);
+    let (mut kept, mut rest) = (String::new(), &*text);
+    while let Some(place) = rest.find('\\') {
+        let (before, escape) = rest.split_at(place);
+        let (length, written) = match (unit(escape), escape.get(6..).and_then(unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, &escape[..12]),
+            (Some(0xD800..=0xDFFF), _) => (6, "\\ufffd"),
+            _ => {
+                let length = escape.chars().take(2).map(char::len_utf8).sum();
+                (length, &escape[..length])
+            }
+        };
+        kept.push_str(before);
+        kept.push_str(written);
+        rest = &escape[length..];
+    }
+    kept.push_str(rest);
+    (kept.as_bytes() != json).then(|| kept.into_bytes())
+}
+
+/// The number of a `\uXXXX` with which a text begins.
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
 /// The same JSON with whatever lies deeper than `limit` levels replaced by a text that says so; nothing if there is
@@ -203,7 +254,41 @@ mod tests {
         check(format!("{{\"result\":{{\"text\":\"{long}\"}},\"id\":12,\"jsonrpc\":\"2.0\"}}"), Some(12));
         check(format!("{{\"result\":{{\"text\":\"{long}\",\"id\":3}}}}"), None);
         check(format!("{{\"result\":{{\"text\":\"{long}\\\"id\\\":3\"}}}}"), None);
+        check(format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{long}\"}}"), None);
+        check(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{long}\",\"id\":7}}"), None);
         check(long.clone(), None);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_message_as_it_should_be_tells_what_it_answered() {
+        let check = |line: &str, expected: Option<i64>| assert_eq!(answered(line.as_bytes()), expected, "{line}");
+        check(r#"{"jsonrpc":"2.0","id":7,"error":"boom"}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","error":{"code":"ENOENT"},"trace":[],"id":"7"}"#, Some(7));
+        check(r#"{"id":7,"result":{}}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{"n":1e999}}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","id":"7","result":{"n":1e999}}"#, Some(7));
+        check(r#"{"result":{"n":1e999},"jsonrpc":"2.0","id":7}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","id":7}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":1}"#, None);
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":1e999}"#, None);
+        check(r#"{"id":7,"level":"info","error":"logged"}"#, None);
+        check(r#"{"id":7,"level":1e999}"#, None);
+        check(r#"{"jsonrpc":"2.0","id":null,"error":"boom"}"#, None);
+        check("[]", None);
+        check("{", None);
+    }
+
+    #[test]
+    fn bytes_and_escapes_that_are_no_text_are_replaced() {
+        let check = |json: &[u8], expected: Option<&str>| {
+            assert_eq!(mended(json).map(|kept| String::from_utf8(kept).unwrap()).as_deref(), expected, "{json:?}");
+        };
+        check(br#""Party \ud83c""#, Some(r#""Party \ufffd""#));
+        check(br#""\udf89\ud83c\ud83c\udf89\ud83cx""#, Some(r#""\ufffd\ufffd\ud83c\udf89\ufffdx""#));
+        check(b"\"caf\xe9\"", Some("\"caf\u{fffd}\""));
+        for whole in [r#""\ud83c\udf89""#, r#""\\ud83c \n\u0041""#, r#""한글 😀 \"#, r#""\u12"#, r#""\+123"#] {
+            check(whole.as_bytes(), None);
+        }
     }
 
     #[test]

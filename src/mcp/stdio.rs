@@ -1,6 +1,7 @@
 //! A transport over a process's standard streams, which survives whatever stands on them.
 //!
-//! Lines that are no JSON are skipped, lines that are too long are dropped and what they answer fails, nesting is cut.
+//! Lines that are no messages are skipped, nesting is cut, and what is no text within a message is replaced. What an answer
+//! answers that is too long, or cannot be read, fails.
 //! Messages leave in the order in which they were handed over; a request that is withdrawn before it left, never does.
 //! When this is dropped, the process's input is closed, and its output still read for a while.
 //!
@@ -23,7 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lines::{Line, Lines, shallow};
+use super::lines::{Line, Lines, answered, mended, shallow};
 use crate::name::Name;
 
 /// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
@@ -68,16 +69,42 @@ impl Stdio {
     }
 
     fn parse(&self, line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let cut = shallow(line, DEEPEST);
-        let line = cut.as_deref().unwrap_or(line).trim_ascii();
+        let line = line.trim_ascii();
         if line.is_empty() {
             return None;
         }
-        let parsed = serde_json::from_slice(line);
-        parsed
-            .inspect_err(|error| tracing::debug!(server = %self.server, %error, "skipped a line that is no message"))
-            .ok()
+        let read = message(line);
+        if let Err(error) = &read {
+            // Its own words show values.
+            let (column, kind) = (error.column(), error.classify());
+            tracing::debug!(server = %self.server, column, ?kind, "skipped a line that is no message");
+        }
+        read.ok()
     }
+}
+
+/// Reads a message, cut and mended where it must be. For an answer that cannot be read it gives one that says so.
+///
+/// # Errors
+///
+/// When it is neither a message nor an answer to one of ours.
+pub(super) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+    let cut = shallow(json, DEEPEST);
+    let json = cut.as_deref().unwrap_or(json);
+    let read = serde_json::from_slice(json).or_else(|error| match mended(json) {
+        Some(mended) => serde_json::from_slice(&mended),
+        None => Err(error),
+    });
+    read.or_else(|error| {
+        let id = answered(json).ok_or(error)?;
+        Ok(failure(id, "the answer could not be read, because it is no message as the protocol has it".to_owned()))
+    })
+}
+
+/// An answer that says why there is none.
+fn failure(id: i64, reason: String) -> RxJsonRpcMessage<RoleClient> {
+    let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None);
+    JsonRpcMessage::error(error, Some(NumberOrString::Number(id)))
 }
 
 impl Transport<RoleClient> for Stdio {
@@ -100,8 +127,7 @@ impl Transport<RoleClient> for Stdio {
                     tracing::warn!(server = %self.server, length, "dropped a message that is too long");
                     if let Some(id) = answered {
                         let reason = format!("the answer was dropped, because it has {length} bytes in one message");
-                        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None);
-                        return Some(JsonRpcMessage::error(error, Some(NumberOrString::Number(id))));
+                        return Some(failure(id, reason));
                     }
                 }
             }

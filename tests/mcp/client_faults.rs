@@ -276,6 +276,32 @@ async fn fault_102_a_line_of_100_mib_goes_by() {
 }
 
 #[tokio::test]
+async fn fault_102_an_answer_with_half_a_character_or_a_byte_of_another_encoding_is_read() {
+    let (runtime, _servers) = with(hostile(&[])).await;
+    for cut in [r"\ud83c", "\u{e9}"] {
+        let line = json!({"jsonrpc": "2.0", "id": 0, "result": {"content": [{"type": "text", "text": "CUT"}]}});
+        let line = line.to_string().replace("\"id\":0", "\"id\":ID").replace("CUT", cut);
+        assert_eq!(have(&runtime, json!({"what": "raw", "line": line})).await, "\u{fffd}", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn fault_102_a_call_whose_answer_cannot_be_read_fails_at_once() {
+    let (runtime, _servers) = with(hostile(&[])).await;
+    for line in [
+        r#"{"jsonrpc":"2.0","id":ID,"error":"boom"}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"error":{"code":"ENOENT","message":"no such file"}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"n":1e999}}}"#,
+        r#"{"id":ID,"result":{"content":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":ID}"#,
+    ] {
+        let failed = timeout(SOON, have(&runtime, json!({"what": "raw", "line": line}))).await.expect(line);
+        assert!(failed.contains("the answer could not be read"), "{line}: {failed}");
+    }
+    assert_eq!(have(&runtime, json!({"what": "echo", "text": "next"})).await, "next");
+}
+
+#[tokio::test]
 async fn fault_103_an_answer_beyond_the_longest_message_fails_at_once() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let failed = have(&runtime, json!({"what": "huge", "bytes": 31_000_000})).await;

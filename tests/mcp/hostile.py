@@ -128,6 +128,9 @@ def act(request, arguments):
         raw(b'{"jsonrpc":"2.0","id":' + str(request["id"]).encode() + b',"result":{"content":[{"type":"text","text":'
             b'"deep"}],"structuredContent":{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}}}\n")
         return None
+    if what == "raw":
+        raw(arguments["line"].replace("ID", str(request["id"])).encode("latin-1") + b"\n")
+        return None
     if what == "change":
         add(arguments["tool"], arguments["description"])
         changed()
