@@ -94,7 +94,12 @@ impl Link {
                     Err(_) => Err(Failure::Gone(self.why_ended().await)),
                 },
                 () = session.ended.cancelled() => return Err(Failure::Gone(self.why_ended().await)),
-                () = moved(meter) => idle.as_mut().reset(Instant::now() + settings.timeout),
+                () = moved(meter) => {
+                    // One beyond all clocks never comes.
+                    if let Some(end) = Instant::now().checked_add(settings.timeout) {
+                        idle.as_mut().reset(end);
+                    }
+                }
                 () = &mut idle => return Err(Failure::Silent(settings.timeout)),
                 () = &mut longest => return Err(Failure::Silent(settings.longest)),
             }

@@ -79,6 +79,14 @@ async fn fault_100_signs_of_progress_give_more_time_but_not_forever() {
 }
 
 #[tokio::test]
+async fn fault_100_deadlines_beyond_all_clocks_are_none() {
+    let server = hostile(&[]).timeout(Duration::MAX).longest(Duration::MAX).connect_timeout(Duration::MAX);
+    let (runtime, servers) = with(server).await;
+    assert_eq!(have(&runtime, json!({"what": "progress", "steps": 3})).await, "done");
+    assert!(servers.server("srv").unwrap().prompts().await.is_err(), "it answers with something else");
+}
+
+#[tokio::test]
 async fn fault_100_the_deadline_holds_though_the_server_reads_nothing_and_cannot_be_told() {
     let (runtime, _servers) = with(hostile(&[]).timeout(Duration::from_millis(500))).await;
     let began = Instant::now();
