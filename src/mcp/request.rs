@@ -111,7 +111,12 @@ impl Link {
             ServiceError::McpError(error) => {
                 Failure::Refused { code: error.code.0, message: error.message.into_owned() }
             }
-            ServiceError::TransportClosed => Failure::Gone(self.why_ended().await),
+            ServiceError::TransportClosed if session.ended.is_cancelled() => Failure::Gone(self.why_ended().await),
+            // Of a stream that was to have this answer alone.
+            ServiceError::TransportClosed => {
+                session.suspected.notify_one();
+                Failure::Other("its answer could not be read, is too long, or broke off".to_owned())
+            }
             ServiceError::TransportSend(error) if is_about_the_key(&*error.error) => {
                 Failure::Unauthorized(self.server.without_secrets(&causes(&*error.error)))
             }

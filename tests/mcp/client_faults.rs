@@ -309,6 +309,27 @@ async fn fault_102_a_call_whose_answer_cannot_be_read_fails_at_once() {
     assert_eq!(have(&runtime, json!({"what": "echo", "text": "next"})).await, "next");
 }
 
+/// The server whose event streams are not as they should be.
+async fn careless() -> Counterpart {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/careless.py"));
+    Counterpart::start(command).await
+}
+
+#[tokio::test]
+async fn fault_102_an_answer_over_http_that_cannot_be_read_does_not_make_its_server_gone() {
+    let counterpart = careless().await;
+    let server = Server::http(format!("{}/mcp", counterpart.address)).longest_message(1_000_000);
+    let (runtime, servers) = with(server).await;
+    for tool in ["long", "bytes", "broken_off"] {
+        let failed = timeout(SOON, call(&runtime, tool, json!({}))).await.expect(tool).content.text;
+        let reason = "its answer could not be read, is too long, or broke off";
+        assert_eq!(*failed, *format!("Error: [{tool}] MCP server `srv`: {reason}"));
+        assert_eq!(&*call(&runtime, "whole", json!({})).await.content.text, "whole");
+    }
+    assert!(servers.unavailable().is_empty());
+}
+
 #[tokio::test]
 async fn fault_103_an_answer_beyond_the_longest_message_fails_at_once() {
     let (runtime, _servers) = with(hostile(&[])).await;
