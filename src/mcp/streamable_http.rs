@@ -1,15 +1,21 @@
 //! The transport to a server behind an address.
 //!
-//! The SDK, which logs, learns no address and no error that shows one: it is given a client that knows where to go.
+//! The SDK, which logs, learns no address and no error that shows one: it is given a client that knows where to go. That
+//! client shows it no id that holds a secret either, and of event streams only messages that it can read.
 
+mod ids;
+mod muted;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::{BoxedSseResponse, SseRetryPolicy};
 use rmcp::transport::streamable_http_client::{
@@ -21,7 +27,10 @@ use tokio::sync::Notify;
 use super::error::{causes, io_kind};
 use super::redaction::Redaction;
 use super::remote::Address;
+use super::stdio;
 use crate::redirects::same_origin_only;
+use ids::Ids;
+use muted::Muted;
 
 /// How many requests are sent at once.
 const MOST_POSTS: usize = 256;
@@ -56,6 +65,9 @@ struct Client {
     http: reqwest::Client,
     url: Arc<str>,
     redaction: Arc<Redaction>,
+    muted: Muted,
+    sessions: Arc<Ids>,
+    events: Arc<Ids>,
 }
 
 impl Client {
@@ -66,7 +78,36 @@ impl Client {
             .redirect(same_origin_only())
             .build()
             .map_err(|error| format!("no HTTP client could be made: {}", causes(&error)))?;
-        Ok(Self { http, url: address.url.as_str().into(), redaction: Arc::new(Redaction::of_address(address)) })
+        let (url, redaction) = (address.url.as_str().into(), Arc::new(Redaction::of_address(address)));
+        Ok(Self { http, url, redaction, muted: Muted::default(), sessions: Arc::default(), events: Arc::default() })
+    }
+
+    /// An answer as the SDK sees it.
+    fn seen(&self, answer: StreamableHttpPostResponse, is_first: bool) -> StreamableHttpPostResponse {
+        use StreamableHttpPostResponse as P;
+        let shown = |session: Option<String>| self.sessions.shown(session?, |id| self.is_secret(id));
+        match answer {
+            P::Json(message, session) => P::Json(message, shown(session)),
+            P::Sse(events, session) => P::Sse(self.seen_events(events, is_first), shown(session)),
+            other => other,
+        }
+    }
+
+    /// The events of a stream as the SDK sees them.
+    fn seen_events(&self, events: BoxedSseResponse, is_first: bool) -> BoxedSseResponse {
+        let client = self.clone();
+        let seen = events.map(move |event| {
+            event.map(|mut event| {
+                event.id = event.id.and_then(|id| client.events.shown(id, |id| client.is_secret(id)));
+                event.data = event.data.and_then(|data| readable(data, is_first));
+                event
+            })
+        });
+        seen.boxed()
+    }
+
+    fn is_secret(&self, id: &str) -> bool {
+        matches!(self.redaction.given.redact(id), Cow::Owned(_))
     }
 
     fn failed(&self, error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<Failed> {
@@ -80,7 +121,7 @@ impl Client {
             E::AuthRequired(error) => E::AuthRequired(AuthRequiredError::new(redact(&error.www_authenticate_header))),
             E::InsufficientScope(error) => E::InsufficientScope(InsufficientScopeError::new(
                 redact(&error.www_authenticate_header),
-                error.required_scope,
+                error.required_scope.as_deref().map(redact),
             )),
             E::HttpStatus(error) => E::HttpStatus(error),
             E::Io(error) => E::Io(error),
@@ -127,9 +168,11 @@ impl StreamableHttpClient for Client {
         headers: HashMap<HeaderName, HeaderValue>,
         longest: usize,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<Failed>> {
-        let url = Arc::clone(&self.url);
+        let (url, session) = (Arc::clone(&self.url), session.map(|session| self.sessions.sent(&session).into()));
+        let is_first = is_first(&message);
         let sending = self.http.post_message_with_max_sse_event_size(url, message, session, token, headers, longest);
-        sending.await.map_err(|error| self.failed(error))
+        let answer = self.muted.mute(sending).await.map_err(|error| self.failed(error))?;
+        Ok(self.seen(answer, is_first))
     }
 
     async fn delete_session(
@@ -139,8 +182,9 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamableHttpError<Failed>> {
+        let session = self.sessions.sent(&session).into();
         let sending = self.http.delete_session(Arc::clone(&self.url), session, token, headers);
-        sending.await.map_err(|error| self.failed(error))
+        self.muted.mute(sending).await.map_err(|error| self.failed(error))
     }
 
     async fn get_stream(
@@ -163,10 +207,33 @@ impl StreamableHttpClient for Client {
         headers: HashMap<HeaderName, HeaderValue>,
         longest: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<Failed>> {
-        let url = Arc::clone(&self.url);
+        let (url, session) = (Arc::clone(&self.url), session.map(|session| self.sessions.sent(&session).into()));
+        let last_event = last_event.map(|id| self.events.sent(&id));
         let opening = self.http.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, longest);
-        opening.await.map_err(|error| self.failed(error))
+        let events = self.muted.mute(opening).await.map_err(|error| self.failed(error))?;
+        Ok(self.seen_events(events, false))
     }
+}
+
+/// Whether a message begins a connection.
+fn is_first(message: &ClientJsonRpcMessage) -> bool {
+    use ClientRequest as R;
+    matches!(message, JsonRpcMessage::Request(sent) if matches!(sent.request, R::InitializeRequest(_) | R::DiscoverRequest(_)))
+}
+
+/// The data of an event as the SDK can read it. Before a connection has begun it logs what is no answer, and drops it: that
+/// is left out here, like what nobody can read.
+fn readable(data: String, is_first: bool) -> Option<String> {
+    let (message, data) = match serde_json::from_str::<ServerJsonRpcMessage>(&data) {
+        Ok(message) => (message, data),
+        Err(_) => {
+            let message = stdio::message(data.as_bytes()).ok()?;
+            let data = serde_json::to_string(&message).ok()?;
+            (message, data)
+        }
+    };
+    let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+    (is_answer || !is_first).then_some(data)
 }
 
 /// When a stream that has broken off is resumed: soon; and if that fails, the server is suspected of being gone.

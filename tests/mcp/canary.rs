@@ -96,10 +96,12 @@ async fn no_secret_of_an_address_is_shown() {
     check("server", &format!("{:?} {:?}", server(), Server::http(format!("ht!tp://{CANARY}"))));
     let (runtime, connections) = (runtime(), Servers::new().server("srv", server()).connect().await.unwrap());
     connections.join(&runtime).unwrap();
-    for tool in ["result", "error", "protocol_error", "status", "denied", "garbled", "progress"] {
-        check_call(&runtime, tool, json!({}), matches!(tool, "result" | "progress")).await;
+    for tool in ["result", "error", "protocol_error", "status", "denied", "scope", "garbled", "progress", "resumed"] {
+        check_call(&runtime, tool, json!({}), matches!(tool, "result" | "progress" | "resumed")).await;
     }
     check_connections(&connections);
+    // Its session is ended, which the SDK logs.
+    Servers::new().server("srv", server()).connect().await.unwrap().close().await;
     let connection = connections.server("srv").unwrap();
     for failed in [connection.resources().await.unwrap_err(), connection.read_resource("x://y").await.unwrap_err()] {
         check("request", &format!("{failed} {failed:?}"));

@@ -331,6 +331,18 @@ async fn fault_102_an_answer_over_http_that_cannot_be_read_does_not_make_its_ser
 }
 
 #[tokio::test]
+async fn fault_102_an_answer_in_an_event_stream_is_read_like_one_in_a_line() {
+    let counterpart = careless().await;
+    let (runtime, _servers) = with(Server::http(format!("{}/mcp", counterpart.address))).await;
+    for (tool, expected) in
+        [("half", "\u{fffd}"), ("deep", "(nested too deep)"), ("number", "the answer could not be read")]
+    {
+        let said = call(&runtime, tool, json!({})).await.content.text;
+        assert!(said.contains(expected), "{tool}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn fault_103_an_answer_beyond_the_longest_message_fails_at_once() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let failed = have(&runtime, json!({"what": "huge", "bytes": 31_000_000})).await;

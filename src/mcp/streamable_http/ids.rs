@@ -1,0 +1,63 @@
+//! The ids that a server gives, as the SDK knows them, which logs them.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use crate::panics::lock;
+
+/// How many ids that hold a secret are known at a time, and how long they may be, in bytes.
+const MOST: usize = 1_000;
+const LONGEST: usize = 1_000;
+
+/// Ids that hold a secret, each with the one that stands for it.
+#[derive(Default)]
+pub(super) struct Ids(Mutex<VecDeque<[String; 2]>>);
+
+impl Ids {
+    /// What the SDK is told: the id, or if it holds a secret one that stands for it. Nothing if that is too long.
+    pub(super) fn shown(&self, id: String, is_secret: impl Fn(&str) -> bool) -> Option<String> {
+        if !is_secret(&id) {
+            return Some(id);
+        }
+        if id.len() > LONGEST {
+            return None;
+        }
+        let mut known = lock(&self.0);
+        if let Some([_, shown]) = known.iter().find(|[secret, _]| *secret == id) {
+            return Some(shown.clone());
+        }
+        let shown = uuid::Uuid::new_v4().to_string();
+        known.push_back([id, shown.clone()]);
+        if known.len() > MOST {
+            known.pop_front();
+        }
+        Some(shown)
+    }
+
+    /// What the server is told.
+    pub(super) fn sent(&self, shown: &str) -> String {
+        let known = lock(&self.0);
+        let secret = known.iter().find(|[_, known]| known == shown);
+        secret.map_or(shown, |[secret, _]| secret).to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_told_the_ids_that_it_gave_and_the_sdk_none_that_holds_a_secret() {
+        let (ids, is_secret) = (Ids::default(), |id: &str| id.contains("canary"));
+        assert_eq!(ids.shown("plain".to_owned(), is_secret).as_deref(), Some("plain"));
+        let shown = ids.shown("canary-1".to_owned(), is_secret).unwrap();
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(ids.shown("canary-1".to_owned(), is_secret), Some(shown.clone()));
+        assert_eq!([ids.sent(&shown), ids.sent("plain")], ["canary-1", "plain"]);
+        assert_eq!(ids.shown("canary".repeat(LONGEST), is_secret), None);
+        for number in 0..10 * MOST {
+            ids.shown(format!("canary {number}"), is_secret);
+        }
+        assert_eq!(lock(&ids.0).len(), MOST);
+    }
+}
