@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -23,6 +24,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpError, StreamableHttpPostResponse,
 };
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::error::{causes, io_kind};
 use super::redaction::Redaction;
@@ -34,6 +36,8 @@ use muted::Muted;
 
 /// How many requests are sent at once.
 const MOST_POSTS: usize = 256;
+/// The least pause before a stream is opened again, whatever the server asks for.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The transport. `suspected` is told when the server seems gone.
 pub(super) fn transport(
@@ -68,6 +72,7 @@ struct Client {
     muted: Muted,
     sessions: Arc<Ids>,
     events: Arc<Ids>,
+    has_opened: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -79,7 +84,15 @@ impl Client {
             .build()
             .map_err(|error| format!("no HTTP client could be made: {}", causes(&error)))?;
         let (url, redaction) = (address.url.as_str().into(), Arc::new(Redaction::of_address(address)));
-        Ok(Self { http, url, redaction, muted: Muted::default(), sessions: Arc::default(), events: Arc::default() })
+        Ok(Self {
+            http,
+            url,
+            redaction,
+            muted: Muted::default(),
+            sessions: Arc::default(),
+            events: Arc::default(),
+            has_opened: Arc::default(),
+        })
     }
 
     /// An answer as the SDK sees it.
@@ -209,6 +222,9 @@ impl StreamableHttpClient for Client {
     ) -> Result<BoxedSseResponse, StreamableHttpError<Failed>> {
         let (url, session) = (Arc::clone(&self.url), session.map(|session| self.sessions.sent(&session).into()));
         let last_event = last_event.map(|id| self.events.sent(&id));
+        if self.has_opened.swap(true, Ordering::Relaxed) {
+            sleep(PAUSE).await;
+        }
         let opening = self.http.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, longest);
         let events = self.muted.mute(opening).await.map_err(|error| self.failed(error))?;
         Ok(self.seen_events(events, false))
@@ -236,7 +252,8 @@ fn readable(data: String, is_first: bool) -> Option<String> {
     (is_answer || !is_first).then_some(data)
 }
 
-/// When a stream that has broken off is resumed: soon; and if that fails, the server is suspected of being gone.
+/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is suspected of
+/// being gone.
 #[derive(Debug)]
 struct Resume {
     suspected: Arc<Notify>,
@@ -244,10 +261,11 @@ struct Resume {
 
 impl SseRetryPolicy for Resume {
     fn retry(&self, failed: usize) -> Option<Duration> {
-        if failed > 0 {
-            self.suspected.notify_one();
+        if failed == 0 {
+            return Some(Duration::ZERO);
         }
-        Some(Duration::from_millis(100 << failed.min(8)))
+        self.suspected.notify_one();
+        Some(PAUSE * (1 << failed.min(8)))
     }
 }
 

@@ -343,6 +343,17 @@ async fn fault_102_an_answer_in_an_event_stream_is_read_like_one_in_a_line() {
 }
 
 #[tokio::test]
+async fn fault_102_a_stream_that_ends_at_once_and_asks_for_no_pause_is_opened_after_one() {
+    let counterpart = careless().await;
+    let (runtime, _servers) = with(Server::http(format!("{}/mcp", counterpart.address))).await;
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let openings: u128 = call(&runtime, "openings", json!({})).await.content.text.parse().unwrap();
+    let most = 2 + began.elapsed().as_millis() / 100;
+    assert!((2..=most).contains(&openings), "{openings} openings, not {most} at the most");
+}
+
+#[tokio::test]
 async fn fault_103_an_answer_beyond_the_longest_message_fails_at_once() {
     let (runtime, _servers) = with(hostile(&[])).await;
     let failed = have(&runtime, json!({"what": "huge", "bytes": 31_000_000})).await;
