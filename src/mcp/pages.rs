@@ -1,6 +1,7 @@
 //! All pages of a list: bounded in entries and in bytes. Nothing here knows what is listed.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, Hasher, RandomState};
 use std::io;
 
 use rmcp::model::{PaginatedRequestParams, ServerResult};
@@ -15,7 +16,8 @@ pub(super) struct Most {
     pub(super) bytes: usize,
 }
 
-/// Asks for page after page. Ends with the last one, with one that was there before, or with too many entries.
+/// Asks for page after page. Ends with the last one, which has no cursor or an empty one; before one that was there before,
+/// or after one whose cursor was; or with too many entries.
 ///
 /// # Errors
 ///
@@ -26,27 +28,33 @@ pub(super) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
     read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
 ) -> Result<Vec<T>, String> {
     let (mut entries, mut cursors, mut left) = (Vec::new(), HashSet::new(), most.bytes);
+    let (mut pages, hashing) = (HashSet::new(), RandomState::new());
     let mut cursor = None;
     loop {
         let answer = ask(PaginatedRequestParams::default().with_cursor(cursor)).await?;
-        let size = size(&answer);
+        let (size, hash) = measure(&answer, hashing.build_hasher());
         left = left.checked_sub(size).ok_or_else(|| format!("its list has more than {} bytes", most.bytes))?;
         let page = read(answer).ok_or("it answered with something else than it was asked for")?;
+        if !pages.insert(hash) {
+            return Ok(entries);
+        }
         entries.extend(page.0);
-        cursor = page.1.filter(|next| entries.len() <= most.entries && cursors.insert(next.clone()));
+        let next = page.1.filter(|next| !next.is_empty());
+        cursor = next.filter(|next| entries.len() <= most.entries && cursors.insert(next.clone()));
         if cursor.is_none() {
             return Ok(entries);
         }
     }
 }
 
-/// The bytes of a value as JSON.
-fn size(value: &impl Serialize) -> usize {
-    struct Count(usize);
+/// The bytes of a value as JSON, counted and hashed.
+fn measure(value: &impl Serialize, hasher: impl Hasher) -> (usize, u64) {
+    struct Measure<H>(usize, H);
 
-    impl io::Write for Count {
+    impl<H: Hasher> io::Write for Measure<H> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
+            self.1.write(bytes);
             Ok(bytes.len())
         }
 
@@ -55,10 +63,10 @@ fn size(value: &impl Serialize) -> usize {
         }
     }
 
-    let mut count = Count(0);
+    let mut measure = Measure(0, hasher);
     // What cannot be written came from JSON nevertheless; it is bounded by its entries.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
+    let _ = serde_json::to_writer(&mut measure, value);
+    (measure.0, measure.1.finish())
 }
 
 #[cfg(test)]
@@ -93,6 +101,10 @@ mod tests {
         assert_eq!(listed(most, three).await, (Ok(vec![json!(0), json!(1), json!(2)]), 3));
         let circle = |n: usize| json!({"entries": [], "next": (n % 2).to_string()});
         assert_eq!(listed(most, circle).await, (Ok(vec![]), 3));
+        let empty = |n: usize| json!({"entries": [n], "next": ""});
+        assert_eq!(listed(most, empty).await, (Ok(vec![json!(0)]), 1));
+        let same = |_| json!({"entries": [1], "next": "again"});
+        assert_eq!(listed(most, same).await, (Ok(vec![json!(1)]), 2));
         let unreadable = |_| json!({"entries": 1});
         let expected = "it answered with something else than it was asked for".to_owned();
         assert_eq!(listed(most, unreadable).await, (Err(expected), 1));
