@@ -35,8 +35,9 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 const SIGN_IN: &str = "nobody is signed in here; write a token under `headers`";
 const SANDBOX: &str = "no sandbox is made here; start one as the `command`";
-/// What editors put in place of `${…}`, and nobody else knows.
+/// What editors put in place of `${…}`, and nobody else knows; and with what that begins of which they ask for the rest.
 const OF_EDITORS: [&str; 6] = ["userHome", "workspaceFolder", "workspaceFolderBasename", "pathSeparator", "/", "cwd"];
+const SCHEMES: [&str; 4] = ["input", "config", "command", "workspaceFolder"];
 /// Values of `timeout` that may be seconds (Cline and Roo Code, which allow up to an hour) or milliseconds (all others). Below
 /// nobody means milliseconds, above nobody means seconds.
 const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
@@ -256,22 +257,39 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         Ok(expanded)
     }
 
-    /// What stands for `${…}`.
+    /// What stands for `${…}`. What is written there in place of a name is not shown: it may be a part of a secret.
     fn value(&self, key: &str, inside: &str) -> Result<String, Error> {
         let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, value)| (name, Some(value)));
-        let name = name.strip_prefix("env:").unwrap_or(name);
-        if OF_EDITORS.contains(&name) || name.contains(':') {
-            let reason = format!("only an editor knows `${{{inside}}}`; write what it stands for, or `${{NAME}}`");
+        if is_of_editors(name) {
+            let reason = format!("only an editor knows `${{{name}}}`; write what it stands for, or `${{NAME}}`");
             return Err(self.error(key, &reason));
         }
+        let name = name.strip_prefix("env:").unwrap_or(name);
         let value = (self.variable)(name).filter(|value| default.is_none() || !value.is_empty());
         let value = value.or_else(|| default.map(str::to_owned));
-        value.ok_or_else(|| self.error(key, &format!("the variable `{name}` is not set")))
+        value.ok_or_else(|| match is_identifier(name) {
+            true => self.error(key, &format!("the variable `{name}` is not set")),
+            false => self.error(key, "`${…}` is expected to hold the name of a variable, as in `${NAME}`"),
+        })
     }
 
     fn error(&self, key: &str, reason: &str) -> Error {
         Error::Entry { server: self.server.into(), key: key.into(), reason: reason.into() }
     }
+}
+
+/// Whether an editor, and nobody else, knows what a text in `${…}` stands for.
+fn is_of_editors(name: &str) -> bool {
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    let is_asked_for = |(scheme, rest): (&str, &str)| SCHEMES.contains(&scheme) && is_word(rest);
+    OF_EDITORS.contains(&name) || name.split_once(':').is_some_and(is_asked_for)
+}
+
+/// Whether a text may be the name of a variable.
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether a text is the usual name of a variable.
@@ -433,6 +451,16 @@ mod tests {
             r#"{"command": "x", "timeout": 0}"#,
             "MCP server `s`, key `timeout`: a number of milliseconds is expected",
         );
+        check(
+            r#"{"command": "x", "env": {"KEY": "${input:key:-canary}"}}"#,
+            "MCP server `s`, key `env`: only an editor knows `${input:key}`; write what it stands for, or `${NAME}`",
+        );
+        for secret in ["pa${sk-canary-0123}ss", "${sk:canary}", "${}", "${input:sk canary}", "${1canary}"] {
+            check(
+                &format!(r#"{{"command": "x", "env": {{"KEY": "{secret}"}}}}"#),
+                "MCP server `s`, key `env`: `${…}` is expected to hold the name of a variable, as in `${NAME}`",
+            );
+        }
         check(r#""canary""#, "MCP server `s`: an object is expected");
         check(r#"{"command": "${NOT}"}"#, "MCP server `s`, key `command`: the variable `NOT` is not set");
         check(r#"{"command": "x", "args": "y"}"#, "MCP server `s`, key `args`: an array of texts is expected");
