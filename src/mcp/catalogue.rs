@@ -43,6 +43,8 @@ pub(super) struct Catalogue {
     pins: BTreeMap<Arc<str>, Fingerprint>,
     /// Whether the pins are those of an earlier run, so that a tool that is not among them is new.
     is_pinned: bool,
+    /// Whether the server has listed its tools.
+    is_listed: bool,
     refused: Vec<Refused>,
 }
 
@@ -55,6 +57,7 @@ impl Catalogue {
     /// Replaces what is known by what the server lists now. A tool that was never seen is approved as it is, unless there
     /// are pins of an earlier run.
     pub(super) fn update(&mut self, listed: &[Value], settings: &Settings) {
+        self.is_listed = true;
         self.tools.clear();
         self.refused.clear();
         if settings.on_change == OnChange::Accept {
@@ -124,8 +127,9 @@ impl Catalogue {
         self.tools.values()
     }
 
-    pub(super) fn pins(&self) -> &BTreeMap<Arc<str>, Fingerprint> {
-        &self.pins
+    /// The definitions that were approved; nothing if it is not known what there is to approve.
+    pub(super) fn pins(&self) -> Option<&BTreeMap<Arc<str>, Fingerprint>> {
+        (self.is_listed || self.is_pinned).then_some(&self.pins)
     }
 
     /// What is not offered whatever it is called, and why.
@@ -196,7 +200,7 @@ mod tests {
     fn pins_of_an_earlier_run_hold() {
         let mut before = Catalogue::default();
         before.update(&[tool("a", "good")], &Settings::default());
-        let mut now = Catalogue::new(Some(before.pins().clone()));
+        let mut now = Catalogue::new(before.pins().cloned());
         now.update(&[tool("a", "evil")], &Settings::default());
         assert!(offered(&now).is_empty());
         now.update(&[tool("a", "evil")], &accepting());
@@ -207,7 +211,7 @@ mod tests {
     fn a_tool_that_pins_of_an_earlier_run_do_not_have_is_out_until_it_is_approved() {
         let mut before = Catalogue::default();
         before.update(&[tool("a", "good")], &Settings::default());
-        let mut now = Catalogue::new(Some(before.pins().clone()));
+        let mut now = Catalogue::new(before.pins().cloned());
         for _ in 0..2 {
             now.update(&[tool("a", "good"), tool("b", "new")], &Settings::default());
             assert_eq!(offered(&now), ["a"]);
@@ -225,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_server_that_was_never_there_nothing_is_pinned_but_what_was_given() {
+        assert_eq!(Catalogue::default().pins(), None);
+        let mut there = Catalogue::default();
+        there.update(&[], &Settings::default());
+        assert_eq!(there.pins(), Some(&BTreeMap::new()), "it has no tools");
+        there.update(&[tool("a", "good")], &Settings::default());
+        assert_eq!(Catalogue::new(there.pins().cloned()).pins(), there.pins());
+    }
+
+    #[test]
     fn a_server_with_other_tools_every_time_does_not_fill_the_memory() {
         let list = |from: usize| -> Vec<Value> { (from..from + 4_000).map(|n| tool(&format!("t{n}"), "")).collect() };
         let (mut catalogue, mut accepted) = (Catalogue::default(), Catalogue::default());
@@ -232,7 +246,7 @@ mod tests {
             catalogue.update(&list(from), &Settings::default());
             accepted.update(&list(from), &accepting());
         }
-        assert_eq!((catalogue.pins().len(), accepted.pins().len()), (MOST_TOOLS, 4_000));
+        assert_eq!((catalogue.pins().unwrap().len(), accepted.pins().unwrap().len()), (MOST_TOOLS, 4_000));
         assert!(offered(&catalogue).is_empty(), "what comes after so many is new");
         assert_eq!(offered(&accepted).len(), 4_000);
     }

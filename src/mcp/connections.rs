@@ -234,10 +234,12 @@ impl Connections {
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
 
-    /// What is approved now, to be stored and given to [`Servers::pins`] in the next run.
+    /// What is approved now, to be stored and given to [`Servers::pins`] in the next run. A server that was not there is not
+    /// in it, unless it was in what this run was given.
     #[must_use]
     pub fn pins(&self) -> Pins {
-        self.links.iter().map(|link| (Arc::clone(&link.name), link.catalogue().pins().clone())).collect()
+        let of = |link: &Arc<Link>| Some((Arc::clone(&link.name), link.catalogue().pins()?.clone()));
+        self.links.iter().filter_map(of).collect()
     }
 
     /// Ends the servers and waits until they have ended. A process has its input closed; two seconds later it and its

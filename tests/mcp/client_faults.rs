@@ -588,6 +588,19 @@ async fn fault_105_a_tool_that_a_pinned_server_adds_is_not_offered_until_it_is_a
 }
 
 #[tokio::test]
+async fn fault_105_a_server_that_was_down_when_pins_were_stored_is_not_pinned_without_tools() {
+    let down = Server::stdio("/no/such/program", [""; 0]);
+    let first = Servers::new().server("up", hostile(&[])).server("down", down).connect().await.unwrap();
+    let pins = first.pins();
+    assert_eq!(pins.keys().map(|name| &**name).collect::<Vec<_>>(), ["up"]);
+    drop(first);
+    let runtime = runtime();
+    let servers = Servers::new().pins(pins).server("down", hostile(&[])).connect().await.unwrap();
+    servers.join(&runtime).unwrap();
+    assert_eq!(offered(&runtime).await, ["do"]);
+}
+
+#[tokio::test]
 async fn only_the_tools_that_are_selected_are_offered() {
     let (runtime, servers) = with(hostile(&["named", "a,b,c"]).only(["do", "a", "b", "x"]).without(["b"])).await;
     assert_eq!(offered(&runtime).await, ["a", "do"]);
