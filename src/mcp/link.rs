@@ -213,14 +213,19 @@ impl fmt::Debug for Link {
     }
 }
 
-/// What the log is told of refused tools: nothing if they are those that were refused before, and not of too many.
-fn warnings(before: &[Refused], now: &[Refused]) -> Vec<String> {
-    if before == now {
-        return Vec::new();
-    }
-    let mut warnings: Vec<String> = now.iter().take(MOST_LOGGED).map(ToString::to_string).collect();
-    if let (Some(first), more @ 1..) = (now.first(), now.len().saturating_sub(MOST_LOGGED)) {
-        warnings.push(format!("MCP server `{}`: {more} more tools are not offered", first.server));
+/// What the log is told of refused tools, in the order of their servers: of a server nothing if they are those that were
+/// refused before, and not of too many.
+pub(super) fn warnings(before: &[Refused], now: &[Refused]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for now in now.chunk_by(|one, next| one.server == next.server) {
+        let server = &now[0].server;
+        if before.iter().filter(|refused| refused.server == *server).eq(now) {
+            continue;
+        }
+        warnings.extend(now.iter().take(MOST_LOGGED).map(ToString::to_string));
+        if let more @ 1.. = now.len().saturating_sub(MOST_LOGGED) {
+            warnings.push(format!("MCP server `{server}`: {more} more tools are not offered"));
+        }
     }
     warnings
 }
@@ -231,12 +236,15 @@ mod tests {
 
     #[test]
     fn refused_tools_are_logged_once_and_not_all_of_very_many() {
-        let refused = |count: usize| -> Vec<Refused> {
-            (0..count).map(|n| Refused::new(&n.to_string(), "it is odd").of(&"srv".into())).collect()
+        let of = |server: &str, count: usize| -> Vec<Refused> {
+            (0..count).map(|n| Refused::new(&n.to_string(), "it is odd").of(&server.into())).collect()
         };
+        let refused = |count| of("srv", count);
         assert_eq!(warnings(&[], &refused(1)), ["MCP server `srv`: tool `0` is not offered: it is odd"]);
         assert!(warnings(&refused(3), &refused(3)).is_empty() && warnings(&refused(3), &[]).is_empty());
         let many = warnings(&refused(1), &refused(10_000));
         assert_eq!((many.len(), &*many[20]), (21, "MCP server `srv`: 9980 more tools are not offered"));
+        let two = warnings(&refused(30), &[refused(30), of("other", 30)].concat());
+        assert_eq!((two.len(), &*two[20]), (21, "MCP server `other`: 10 more tools are not offered"));
     }
 }

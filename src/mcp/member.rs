@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::definition::{Definition, Fingerprint, Refused};
-use super::link::Link;
+use super::link::{Link, warnings};
 use super::names;
 use super::offered::Offered;
 use crate::error::BuildError;
@@ -110,10 +110,8 @@ impl Member {
             runtime.replace_tools(&leaving, joining)?;
             self.has = has;
         }
-        if refused != self.refused {
-            refused.iter().for_each(|refused| tracing::warn!("{refused}"));
-            self.refused = refused;
-        }
+        warnings(&self.refused, &refused).iter().for_each(|warning| tracing::warn!("{warning}"));
+        self.refused = refused;
         Ok(())
     }
 

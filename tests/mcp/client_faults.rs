@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::child::Counterpart;
 use crate::desk::{LIMIT, SOON, call, folder, have, hostile, offered, order, runtime, until_offered, with};
+use crate::trace::Trace;
 
 /// Waits until something is so.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -446,6 +447,20 @@ async fn fault_104_names_that_could_look_like_others_are_refused_and_shown_with_
         ("a/b", "another tool is `srv__a_b` as well"),
     ];
     assert_eq!(refused, expected.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())));
+}
+
+#[tokio::test]
+async fn fault_104_of_very_many_names_that_collide_few_are_logged() {
+    let trace = Trace::default();
+    let writer = trace.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _listening = tracing::subscriber::set_default(subscriber);
+    let names: Vec<String> = (0..100).map(|n| format!("t.{n},t/{n}")).collect();
+    let (_runtime, servers) = with(hostile(&["named", &names.join(",")])).await;
+    assert_eq!(servers.refused().len(), 200);
+    let text = trace.text();
+    let logged = text.lines().filter(|line| line.contains("not offered")).count();
+    assert!(logged <= 21, "{logged} lines: {text}");
 }
 
 #[tokio::test]
