@@ -77,7 +77,18 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts the command; gives its standard streams.
-    pub(super) fn start(server: &Name, command: &Command) -> io::Result<(Self, ChildStdin, ChildStdout)> {
+    pub(super) fn start(server: &Name, command: &Command) -> Result<(Self, ChildStdin, ChildStdout), String> {
+        Self::spawn(server, command).map_err(|error| {
+            let program = command.program.display();
+            match command.folder.as_ref().filter(|folder| !folder.is_dir()) {
+                // The system says the same as where there is no such program.
+                Some(folder) => format!("could not start {program}: there is no folder {}", folder.display()),
+                None => format!("could not start {program}: {error}"),
+            }
+        })
+    }
+
+    fn spawn(server: &Name, command: &Command) -> io::Result<(Self, ChildStdin, ChildStdout)> {
         let mut process = tokio::process::Command::new(&command.program);
         process.args(&command.arguments).env_clear();
         process.envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
@@ -225,21 +236,24 @@ async fn listen(
     said: Arc<Mutex<VecDeque<String>>>,
 ) {
     let (mut lines, mut buffer) = (Lines::new(64 * 1024), vec![0; 8 * 1024]);
+    let hear = |line: Line| {
+        let Line::Whole(line) = line else { return };
+        let text = String::from_utf8_lossy(&line);
+        let text = redaction.of_failure(&text);
+        tracing::debug!(%server, "{text}");
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());
+        if said.len() > LAST_LINES {
+            said.pop_front();
+        }
+    };
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         let mut bytes = &buffer[..count];
         while !bytes.is_empty() {
             let (rest, line) = lines.take(bytes);
             bytes = rest;
-            if let Some(Line::Whole(line)) = line {
-                let text = String::from_utf8_lossy(&line);
-                let text = redaction.of_failure(&text);
-                tracing::debug!(%server, "{text}");
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());
-                if said.len() > LAST_LINES {
-                    said.pop_front();
-                }
-            }
+            line.into_iter().for_each(hear);
         }
     }
+    lines.rest().into_iter().for_each(hear);
 }

@@ -53,6 +53,11 @@ impl Lines {
         }
     }
 
+    /// What there is of a line that was not ended, once nothing more comes.
+    pub(super) fn rest(&mut self) -> Option<Line> {
+        (!self.line.is_empty() || self.passing.is_some()).then(|| self.end())
+    }
+
     fn extend(&mut self, piece: &[u8]) {
         if self.passing.is_none() && self.line.len() + piece.len() <= self.limit {
             self.line.extend_from_slice(piece);
@@ -213,6 +218,7 @@ mod tests {
                 piece = rest;
             }
         }
+        found.extend(lines.rest());
         found
     }
 
@@ -220,7 +226,7 @@ mod tests {
     fn lines_are_the_same_however_the_bytes_arrive() {
         let text = "{\"a\":1}\r\n\n{\"b\":\"é\"}\nrest".as_bytes();
         let expected: Vec<Line> =
-            ["{\"a\":1}", "", "{\"b\":\"é\"}"].map(|line| Line::Whole(line.as_bytes().to_vec())).into();
+            ["{\"a\":1}", "", "{\"b\":\"é\"}", "rest"].map(|line| Line::Whole(line.as_bytes().to_vec())).into();
         for split in 0..text.len() {
             let (left, right) = text.split_at(split);
             assert_eq!(all(100, &[left, right]), expected, "split at {split}");

@@ -172,8 +172,7 @@ async fn connect(
     let failed = |reason: String| Failed { reason, is_refusal: false };
     let (running, is_unreached) = match &server.reached {
         Reached::Command(command) => {
-            let (started, input, output) = Child::start(name, command)
-                .map_err(|error| failed(format!("could not start {}: {error}", command.program.display())))?;
+            let (started, input, output) = Child::start(name, command).map_err(failed)?;
             *child = Some(started);
             // A process that refuses something is there nevertheless.
             let signals = Signals { bounced: Arc::default(), ..signals.clone() };

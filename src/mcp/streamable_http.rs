@@ -47,10 +47,13 @@ pub(super) fn transport(
 ) -> Result<StreamableHttpClientTransport<impl StreamableHttpClient + use<>>, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
-        let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-        let (header, mut value) = parsed.ok_or_else(|| format!("header `{name}` cannot be sent"))?;
+        let header = HeaderName::try_from(name).map_err(|_| format!("`{name}` cannot be the name of a header"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| unfit(&format!("the value of header `{name}`")))?;
         value.set_sensitive(true);
         headers.insert(header, value);
+    }
+    if address.bearer.as_ref().is_some_and(|token| HeaderValue::try_from(token).is_err()) {
+        return Err(unfit("the bearer token"));
     }
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.shown())
         .max_concurrent_requests(MOST_POSTS)
@@ -61,6 +64,11 @@ pub(super) fn transport(
     config.auth_header = address.bearer.clone();
     config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
     Ok(StreamableHttpClientTransport::with_client(Client::new(address)?, config))
+}
+
+/// Why a value cannot be sent, which is not shown.
+fn unfit(value: &str) -> String {
+    format!("{value} cannot be sent, because it has a character that no header may have, such as the end of a line")
 }
 
 /// The SDK's client for one address. Its errors show no secret.

@@ -227,7 +227,7 @@ async fn an_http_server_that_is_not_there_is_named() {
     assert!(error.to_string().starts_with("MCP server `web`: could not connect: "), "{error}");
     let header = Server::http(format!("http://{free}/mcp")).header("bad header", "secret");
     let error = Servers::new().server("web", header).connect().await.unwrap_err();
-    assert_eq!(error.to_string(), "MCP server `web`: header `bad header` cannot be sent");
+    assert_eq!(error.to_string(), "MCP server `web`: `bad header` cannot be the name of a header");
 }
 
 #[tokio::test]

@@ -187,6 +187,27 @@ async fn fault_101_a_server_that_does_not_start_is_an_error_with_what_it_said() 
 }
 
 #[tokio::test]
+async fn what_cannot_be_used_to_start_or_reach_a_server_is_named() {
+    let check = async |server: Server, expected: &str| {
+        let error = Servers::new().server("srv", server).connect().await.unwrap_err().to_string();
+        assert_eq!(error, format!("MCP server `srv`: {expected}"));
+    };
+    check(hostile(&[]).folder("/no/such/folder"), "could not start python3: there is no folder /no/such/folder").await;
+    let unfit = "cannot be sent, because it has a character that no header may have, such as the end of a line";
+    let server = || Server::http("http://127.0.0.1:9/mcp");
+    check(server().bearer_token("canary-0123\n"), &format!("the bearer token {unfit}")).await;
+    check(server().header("X-Key", "canary-0123\n"), &format!("the value of header `X-Key` {unfit}")).await;
+    check(server().header("X Key", "canary-0123"), "`X Key` cannot be the name of a header").await;
+}
+
+#[tokio::test]
+async fn the_last_that_a_server_said_is_told_though_its_line_has_no_end() {
+    let server = Server::stdio("python3", ["-c", "import sys; sys.exit(sys.stderr.write('one\\nfatal: two') and 3)"]);
+    let error = Servers::new().server("srv", server).connect().await.unwrap_err().to_string();
+    assert!(error.ends_with("it ended (exit status: 3); the last that it said: one | fatal: two"), "{error}");
+}
+
+#[tokio::test]
 async fn fault_101_a_server_that_fails_takes_no_other_down_and_joins_when_it_is_there() {
     let (runtime, place) = (runtime(), folder("late"));
     let ready = place.join("ready");
