@@ -48,15 +48,16 @@ impl Servers {
     ///
     /// The files of Claude Desktop and Code, Cursor, VS Code (`servers`), Windsurf (`serverUrl`), Gemini CLI (`httpUrl`,
     /// `includeTools`, `excludeTools`), Cline, Roo Code (`disabledTools`) and Copilot CLI (`tools`) are of that form, with
-    /// comments where they allow them. Of what else they write, `type`, `disabled` and `timeout` are understood, and what a
-    /// person is asked before a call (`autoApprove`, `alwaysAllow`, `trust`) is ignored. A server that is disabled is left out
-    /// unread.
+    /// comments where they allow them. Of what else they write, `type`, `disabled`, `enabled` and `timeout` are understood, and
+    /// what a person is asked before a call (`autoApprove`, `alwaysAllow`, `trust`) is ignored. A server that is disabled, or
+    /// that the `mcp` of Gemini CLI beside them does not allow or excludes, is left out unread.
     ///
     /// Cline and Roo Code count a `timeout` in seconds, the others in milliseconds. So a number below 1000 is seconds, one above
     /// 3600 is milliseconds, and what is between is refused. A server whose `timeout` is longer than what
     /// [`longest`](Server::longest) would be has that time for a whole call.
     ///
-    /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. Whoever writes this
+    /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. `$NAME` is refused, as
+    /// some programs replace it and others do not; where it is a text it is written as `${:-$NAME}`. Whoever writes this
     /// text may start programs here: it must come from somebody trusted.
     ///
     /// # Errors

@@ -24,12 +24,15 @@ use super::remote::Server;
 const IGNORED: [&str; 9] =
     ["description", "autoApprove", "alwaysAllow", "trust", "watchPaths", "alwaysLoad", "gallery", "version", "dev"];
 /// Keys that mean something that is not done here, and what to do instead.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 10] = [
     ("envFile", "no other file is read; write its variables under `env`, as `${NAME}`"),
     ("headersHelper", "no program is run for headers; write them under `headers`, as `${NAME}`"),
     ("oauth", SIGN_IN),
     ("auth", SIGN_IN),
     ("authProviderType", SIGN_IN),
+    ("oauthClientId", SIGN_IN),
+    ("targetAudience", SIGN_IN),
+    ("targetServiceAccount", SIGN_IN),
     ("sandbox", SANDBOX),
     ("sandboxEnabled", SANDBOX),
 ];
@@ -45,7 +48,8 @@ const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
 /// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
 pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<(String, Server)>, Error> {
     let mut servers: Vec<(String, Server)> = Vec::new();
-    for (name, entry) in entries(text)? {
+    let (entries, chosen) = entries(text)?;
+    for (name, entry) in entries.into_iter().filter(|(name, _)| chosen.takes(name)) {
         let Value::Object(rest) = entry else {
             return Err(Error::Entry { server: name.into(), key: "".into(), reason: "an object is expected".into() });
         };
@@ -62,7 +66,7 @@ pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Res
     Ok(servers)
 }
 
-fn entries(text: &str) -> Result<Vec<(String, Value)>, Error> {
+fn entries(text: &str) -> Result<(Vec<(String, Value)>, Chosen), Error> {
     let unreadable = |reason: String| Error::Unreadable { reason: reason.into() };
     let mut text = text.trim_start_matches('\u{feff}').to_owned();
     json_strip_comments::strip(&mut text).map_err(|error| unreadable(error.to_string()))?;
@@ -71,8 +75,14 @@ fn entries(text: &str) -> Result<Vec<(String, Value)>, Error> {
         true => unreadable(format!("{EXPECTED}, at line {} column {}", error.line(), error.column())),
         false => unreadable(error.to_string()),
     })?;
+    let chosen = match file.mcp {
+        Some(chosen @ Value::Object(_)) => serde_json::from_value(chosen).map_err(|_| {
+            unreadable("`allowed` and `excluded` of `mcp` are expected to be arrays of names".to_owned())
+        })?,
+        _ => Chosen::default(),
+    };
     match (file.mcp_servers, file.servers) {
-        (Some(servers), None) | (None, Some(servers)) => Ok(servers.0),
+        (Some(servers), None) | (None, Some(servers)) => Ok((servers.0, chosen)),
         _ => Err(unreadable(EXPECTED.to_owned())),
     }
 }
@@ -84,6 +94,22 @@ struct File {
     #[serde(rename = "mcpServers")]
     mcp_servers: Option<Ordered>,
     servers: Option<Ordered>,
+    mcp: Option<Value>,
+}
+
+/// Which of the servers Gemini CLI uses.
+#[derive(Default, Deserialize)]
+struct Chosen {
+    allowed: Option<Vec<String>>,
+    #[serde(default)]
+    excluded: Vec<String>,
+}
+
+impl Chosen {
+    fn takes(&self, server: &str) -> bool {
+        let is = |name: &String| name == server;
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is)) && !self.excluded.iter().any(is)
+    }
 }
 
 /// The members of an object in the order in which they are written, each as often as it is.
@@ -157,10 +183,15 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
     }
 
     fn is_disabled(&mut self) -> Result<bool, Error> {
-        match self.rest.remove("disabled") {
-            None => Ok(false),
-            Some(Value::Bool(is_disabled)) => Ok(is_disabled),
-            Some(_) => Err(self.error("disabled", "`true` or `false` is expected")),
+        let (is_disabled, is_enabled) = (self.truth("disabled")?, self.truth("enabled")?);
+        Ok(is_disabled == Some(true) || is_enabled == Some(false))
+    }
+
+    fn truth(&mut self, key: &str) -> Result<Option<bool>, Error> {
+        match self.rest.remove(key) {
+            None => Ok(None),
+            Some(Value::Bool(truth)) => Ok(Some(truth)),
+            Some(_) => Err(self.error(key, "`true` or `false` is expected")),
         }
     }
 
@@ -241,20 +272,29 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
 
     /// Replaces `${NAME}`, `${NAME:-default}` and `${env:NAME}`.
     fn expand(&self, key: &str, text: &str) -> Result<String, Error> {
-        if let Some(name) = text.strip_prefix('$').filter(|name| is_variable(name)) {
-            let reason =
-                format!("`${name}` is a variable for some programs and a text for others; write `${{{name}}}`");
-            return Err(self.error(key, &reason));
-        }
         let (mut expanded, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
             let Some((inside, after)) = after.split_once('}') else { break };
+            self.check_plain(key, before, text)?;
             expanded.push_str(before);
             expanded.push_str(&self.value(key, inside)?);
             rest = after;
         }
+        self.check_plain(key, rest, text)?;
         expanded.push_str(rest);
         Ok(expanded)
+    }
+
+    /// Refuses `$NAME` in a part of a text. The name is shown where it is a word by itself: elsewhere it may be a part of a
+    /// secret.
+    fn check_plain(&self, key: &str, part: &str, text: &str) -> Result<(), Error> {
+        let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let mut names = part.split('$').skip(1).map(|rest| rest.split(is_end).next().unwrap_or_default());
+        let Some(name) = names.find(|name| is_variable(name)) else { return Ok(()) };
+        let is_word = text.split_whitespace().any(|word| word.strip_prefix('$') == Some(name));
+        let name = if is_word { name } else { "NAME" };
+        let reason = format!("`${name}` is a variable for some programs and a text for others; write `${{{name}}}`");
+        Err(self.error(key, &reason))
     }
 
     /// What stands for `${…}`. What is written there in place of a name is not shown: it may be a part of a secret.
@@ -366,11 +406,37 @@ mod tests {
     }
 
     #[test]
+    fn only_the_servers_that_gemini_cli_uses_are_read() {
+        let check = |chosen: &str, expected: &[&str]| {
+            let servers = r#"{"a": {"command": "x"}, "b": {"command": "${NOT:-x}"}, "c": {"command": "x"}}"#;
+            assert_eq!(names(&format!(r#"{{"mcpServers": {servers}, "mcp": {chosen}}}"#)), expected, "{chosen}");
+        };
+        check(r#"{"excluded": ["b"]}"#, &["a", "c"]);
+        check(r#"{"allowed": ["c", "a", "d"], "serverCommand": ""}"#, &["a", "c"]);
+        check(r#"{"allowed": ["a", "b"], "excluded": ["b"]}"#, &["a"]);
+        check(r#"{"allowed": []}"#, &[]);
+        check(r#"{"servers": {}}"#, &["a", "b", "c"]);
+        check("null", &["a", "b", "c"]);
+    }
+
+    #[test]
     fn one_that_is_disabled_may_be_of_any_form() {
         assert_eq!(
             names(r#"{"mcpServers": {"a": {"disabled": true, "command": "${NOT}", "odd": 1}, "b": {"command": "x"}}}"#),
             ["b"]
         );
+        assert_eq!(
+            names(r#"{"mcpServers": {"a": {"enabled": false, "odd": 1}, "b": {"enabled": true, "command": "x"}}}"#),
+            ["b"]
+        );
+    }
+
+    #[test]
+    fn a_dollar_that_begins_no_usual_name_is_a_text() {
+        let server =
+            server(r#"{"command": "x", "args": ["$5", "^a$", "$$", "$Home", "$(A)", "${NOT:-a$B}", "${:-$B}"]}"#);
+        let Reached::Command(command) = server.reached else { panic!() };
+        assert_eq!(command.arguments, ["$5", "^a$", "$$", "$Home", "$(A)", "a$B", "$B"]);
     }
 
     #[test]
@@ -403,12 +469,15 @@ mod tests {
         check(900_000, Duration::from_secs(900));
     }
 
+    /// What an entry is refused with.
+    #[track_caller]
+    fn check(entry: &str, expected: &str) {
+        let text = format!("{{\"mcpServers\": {{\"s\": {entry}}}}}");
+        assert_eq!(read(&text, variable).unwrap_err().to_string(), expected);
+    }
+
     #[test]
     fn what_is_wrong_is_named() {
-        let check = |entry: &str, expected: &str| {
-            let text = format!("{{\"mcpServers\": {{\"s\": {entry}}}}}");
-            assert_eq!(read(&text, variable).unwrap_err().to_string(), expected);
-        };
         check(r#"{"command": "x", "arg": []}"#, "MCP server `s`, key `arg`: the key is unknown here");
         check(r#"{"command": "x", "url": "y"}"#, "MCP server `s`: it must have either `command` or `url`");
         check(
@@ -421,18 +490,6 @@ mod tests {
             "MCP server `s`: it must have one of `url`, `serverUrl` and `httpUrl`",
         );
         check(
-            r#"{"command": "x", "envFile": ".env"}"#,
-            "MCP server `s`, key `envFile`: no other file is read; write its variables under `env`, as `${NAME}`",
-        );
-        check(
-            r#"{"command": "x", "env": {"KEY": "${input:key}"}}"#,
-            "MCP server `s`, key `env`: only an editor knows `${input:key}`; write what it stands for, or `${NAME}`",
-        );
-        check(
-            r#"{"command": "x", "env": {"KEY": "$MY_KEY"}}"#,
-            "MCP server `s`, key `env`: `$MY_KEY` is a variable for some programs and a text for others; write `${MY_KEY}`",
-        );
-        check(
             r#"{"command": "x", "args": ["--port", 8080]}"#,
             "MCP server `s`, key `args`: a text is expected; write numbers, `true` and `false` in quotes",
         );
@@ -440,6 +497,7 @@ mod tests {
             r#"{"command": "x", "disabled": "yes"}"#,
             "MCP server `s`, key `disabled`: `true` or `false` is expected",
         );
+        check(r#"{"command": "x", "enabled": 1}"#, "MCP server `s`, key `enabled`: `true` or `false` is expected");
         for timeout in ["1000", "3600"] {
             check(
                 &format!(r#"{{"command": "x", "timeout": {timeout}}}"#),
@@ -451,6 +509,47 @@ mod tests {
             r#"{"command": "x", "timeout": 0}"#,
             "MCP server `s`, key `timeout`: a number of milliseconds is expected",
         );
+        check(r#""canary""#, "MCP server `s`: an object is expected");
+        check(r#"{"command": "x", "args": "y"}"#, "MCP server `s`, key `args`: an array of texts is expected");
+        check(r#"{"command": "x"}, "s": {"command": "y"}"#, "MCP server `s`: the file has two servers of that name");
+    }
+
+    #[test]
+    fn keys_that_mean_something_that_is_not_done_here_are_refused_with_what_to_do() {
+        check(
+            r#"{"command": "x", "envFile": ".env"}"#,
+            "MCP server `s`, key `envFile`: no other file is read; write its variables under `env`, as `${NAME}`",
+        );
+        check(
+            r#"{"httpUrl": "x", "targetAudience": "y"}"#,
+            "MCP server `s`, key `targetAudience`: nobody is signed in here; write a token under `headers`",
+        );
+        check(
+            r#"{"type": "http", "url": "x", "oauthClientId": "y"}"#,
+            "MCP server `s`, key `oauthClientId`: nobody is signed in here; write a token under `headers`",
+        );
+    }
+
+    #[test]
+    fn what_stands_for_no_variable_is_refused_and_shown_if_it_is_a_name() {
+        check(
+            r#"{"command": "x", "env": {"KEY": "${input:key}"}}"#,
+            "MCP server `s`, key `env`: only an editor knows `${input:key}`; write what it stands for, or `${NAME}`",
+        );
+        check(
+            r#"{"command": "x", "env": {"KEY": "$MY_KEY"}}"#,
+            "MCP server `s`, key `env`: `$MY_KEY` is a variable for some programs and a text for others; write `${MY_KEY}`",
+        );
+        check(
+            r#"{"url": "x", "headers": {"Authorization": "Bearer $MY_KEY"}}"#,
+            "MCP server `s`, key `headers`: `$MY_KEY` is a variable for some programs and a text for others; write `${MY_KEY}`",
+        );
+        for part in ["--key=$CANARY", "${SET}$CANARY", "$5 pa$CANARY1!ss"] {
+            check(
+                &format!(r#"{{"command": "x", "args": ["{part}"]}}"#),
+                "MCP server `s`, key `args`: `$NAME` is a variable for some programs and a text for others; write `${NAME}`",
+            );
+        }
         check(
             r#"{"command": "x", "env": {"KEY": "${input:key:-canary}"}}"#,
             "MCP server `s`, key `env`: only an editor knows `${input:key}`; write what it stands for, or `${NAME}`",
@@ -461,10 +560,7 @@ mod tests {
                 "MCP server `s`, key `env`: `${…}` is expected to hold the name of a variable, as in `${NAME}`",
             );
         }
-        check(r#""canary""#, "MCP server `s`: an object is expected");
         check(r#"{"command": "${NOT}"}"#, "MCP server `s`, key `command`: the variable `NOT` is not set");
-        check(r#"{"command": "x", "args": "y"}"#, "MCP server `s`, key `args`: an array of texts is expected");
-        check(r#"{"command": "x"}, "s": {"command": "y"}"#, "MCP server `s`: the file has two servers of that name");
     }
 
     #[test]
@@ -478,6 +574,7 @@ mod tests {
         check(r#"{"mcpServers": {}, "servers": {}}"#, EXPECTED);
         check(r#"{"mcpServers": "canary"}"#, EXPECTED);
         check(r#"["canary"]"#, EXPECTED);
+        check(r#"{"mcpServers": {}, "mcp": {"allowed": "canary"}}"#, "`allowed` and `excluded` of `mcp` are expected");
         check(r#"{"mcpServers": {"canary" 1}}"#, "expected `:` at line 1 column 26");
         check("", "EOF while parsing");
     }
