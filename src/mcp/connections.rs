@@ -110,8 +110,8 @@ impl Servers {
     ///
     /// # Errors
     ///
-    /// When a server's name is taken or no name; then none is started. When none of the servers is there; then none is left
-    /// running.
+    /// When a server's name is taken or no name; then none is started. When none of the servers is there; then what was started
+    /// is sent SIGTERM, and what still runs two seconds later SIGKILL, which is not waited for.
     pub async fn connect(mut self) -> Result<Connections, Error> {
         let overflow = Arc::new(Overflow::in_folder(self.long_texts));
         let (revised, revisions) = watch::channel(());

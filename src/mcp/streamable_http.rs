@@ -128,7 +128,7 @@ impl Client {
     }
 
     fn is_secret(&self, id: &str) -> bool {
-        matches!(self.redaction.given.redact(id), Cow::Owned(_))
+        matches!(self.redaction.of_failure(id), Cow::Owned(_))
     }
 
     fn failed(&self, error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<Failed> {
