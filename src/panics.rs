@@ -6,7 +6,7 @@ use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// A future whose panics end here: one while it is polled is its output, one while it is dropped is logged.
@@ -55,11 +55,6 @@ pub(crate) fn catch_and_log(what: &'static str, code: impl FnOnce()) {
 /// Drops a value of foreign code. A panic of that is logged.
 pub(crate) fn drop_catching<T>(value: T) {
     catch_and_log("while a value was dropped", || drop(value));
-}
-
-/// Locks a mutex, whose value is sound even if a thread panicked while it held the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The text of a panic. Its payload is dropped, or forgotten if that panics too.

@@ -10,13 +10,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(unix)]
 use nix::sys::signal::{Signal, killpg};
 #[cfg(unix)]
 use nix::unistd::Pid;
+#[cfg(unix)]
+use parking_lot::Mutex;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -139,7 +140,7 @@ impl Child {
         group.terminate();
         // With the group gone the stream ends, and all that was said has been heard.
         let _ = timeout(PATIENCE, &mut group.listening).await;
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.said.lock();
         if said.is_empty() {
             return how;
         }
@@ -241,7 +242,7 @@ async fn listen(
         let text = String::from_utf8_lossy(&line);
         let text = redaction.of_failure(&text);
         tracing::debug!(%server, "{text}");
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = said.lock();
         said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());
         if said.len() > LAST_LINES {
             said.pop_front();

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,7 +22,6 @@ use super::remote::Server;
 use super::{file, names};
 use crate::error::BuildError;
 use crate::name::Name;
-use crate::panics::lock;
 use crate::runtime::Runtime;
 
 /// Servers to be connected to, in the order in which their tools are offered.
@@ -164,7 +164,7 @@ impl Connections {
     ///
     /// When the runtime does not take them.
     pub fn join(&self, runtime: &Runtime) -> Result<(), BuildError> {
-        let mut members = lock(&self.members);
+        let mut members = self.members.lock();
         members.retain(Member::is_alive);
         match members.iter_mut().find(|member| member.is(runtime)) {
             Some(member) => member.settle(runtime),
@@ -177,7 +177,7 @@ impl Connections {
 
     /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.
     pub fn leave(&self, runtime: &Runtime) -> bool {
-        let mut members = lock(&self.members);
+        let mut members = self.members.lock();
         let left = members.iter().position(|member| member.is(runtime)).map(|place| members.remove(place));
         drop(members);
         left.is_some()
@@ -230,7 +230,7 @@ impl Connections {
         let of = |link: &Arc<Link>| -> Vec<Refused> {
             link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
         };
-        let members = lock(&self.members);
+        let members = self.members.lock();
         let by_name = members.iter().filter(|member| member.is_alive()).flat_map(Member::refused).cloned();
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
@@ -260,7 +260,7 @@ impl Drop for Connections {
         self.links.iter().for_each(|link| link.close());
         self.keeping.abort_all();
         // Dropped after the lock, as in `settle`.
-        let members = std::mem::take(&mut *lock(&self.members));
+        let members = std::mem::take(&mut *self.members.lock());
         drop(members);
     }
 }
@@ -275,7 +275,7 @@ async fn settle(mut revisions: watch::Receiver<()>, members: Arc<Mutex<Vec<Membe
     while revisions.changed().await.is_ok() {
         // Dropped after the lock: with the last handle of a runtime goes foreign code.
         let mut runtimes = Vec::new();
-        lock(&members).retain_mut(|member| {
+        members.lock().retain_mut(|member| {
             let Some(runtime) = member.runtime() else { return false };
             if let Err(error) = member.settle(&runtime) {
                 tracing::warn!(%error, "a runtime does not take the tools of MCP servers");

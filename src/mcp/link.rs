@@ -2,9 +2,10 @@
 //! alive.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -157,8 +158,8 @@ impl Link {
         changed
     }
 
-    pub(super) fn catalogue(&self) -> std::sync::MutexGuard<'_, Catalogue> {
-        self.catalogue.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn catalogue(&self) -> parking_lot::MutexGuard<'_, Catalogue> {
+        self.catalogue.lock()
     }
 
     /// The connection. While there is none it waits for the next attempt to start the server, and fails if that does.

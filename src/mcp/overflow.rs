@@ -3,9 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::name::Name;
+use parking_lot::Mutex;
 
 /// A folder for long texts. One that nobody chose is made when it is needed, is readable by its owner alone, and goes
 /// with this value.
@@ -52,7 +53,7 @@ impl Overflow {
             fs::create_dir_all(chosen)?;
             return Ok(chosen.clone());
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some(folder) = &*made {
             return Ok(folder.clone());
         }
@@ -65,7 +66,7 @@ impl Overflow {
 
 impl Drop for Overflow {
     fn drop(&mut self) {
-        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let made = self.made.get_mut();
         if let Some(folder) = made
             && let Err(error) = fs::remove_dir_all(&*folder)
         {

@@ -10,9 +10,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -176,7 +177,7 @@ impl Outbox {
         let (sent, is_sent) = oneshot::channel();
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -197,7 +198,7 @@ impl Outbox {
     }
 
     fn close(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
         waiting.letters.clear();
         self.filled.notify_one();
@@ -207,7 +208,7 @@ impl Outbox {
     async fn next(&self) -> Option<Letter> {
         loop {
             {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.waiting.lock();
                 if waiting.is_closed {
                     return None;
                 }

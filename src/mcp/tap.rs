@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetExtensions as _, GetMeta as _,
@@ -51,7 +52,7 @@ impl Meter {
 
     /// Shows progress, unless it goes backwards.
     fn show(&self, sign: ProgressNotificationParam) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         if shown.is_some_and(|shown| sign.progress < shown) {
             return;
         }

@@ -5,11 +5,12 @@
 //! in the middle of a call of which nothing is told.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::Either;
 use futures_util::{Stream, StreamExt as _, stream};
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
@@ -51,7 +52,7 @@ impl Sessions {
             sleep(self.patience / 4).await;
             let is_abandoned = |usage: &Use| usage.streams == 0 && usage.last.elapsed() >= self.patience;
             let abandoned: Vec<_> =
-                lock(&self.uses).iter().filter(|(_, usage)| is_abandoned(usage)).map(|(id, _)| id.clone()).collect();
+                self.uses.lock().iter().filter(|(_, usage)| is_abandoned(usage)).map(|(id, _)| id.clone()).collect();
             for id in abandoned {
                 tracing::info!(%id, "session abandoned");
                 let _ = self.close_session(&id).await;
@@ -101,12 +102,8 @@ impl Drop for Using {
     }
 }
 
-fn lock(uses: &Uses) -> MutexGuard<'_, HashMap<SessionId, Use>> {
-    uses.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn change(uses: &Uses, id: &SessionId, change: impl FnOnce(&mut Use)) {
-    if let Some(usage) = lock(uses).get_mut(id) {
+    if let Some(usage) = uses.lock().get_mut(id) {
         change(usage);
         usage.last = Instant::now();
     }
@@ -126,11 +123,11 @@ impl SessionManager for Sessions {
     type Transport = Line<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
-        if lock(&self.uses).len() >= self.most {
+        if self.uses.lock().len() >= self.most {
             return Err(SessionError::TooMany(self.most));
         }
         let (id, transport) = self.open.create_session().await?;
-        lock(&self.uses).insert(id.clone(), Use { streams: 0, last: Instant::now(), requests: HashSet::new() });
+        self.uses.lock().insert(id.clone(), Use { streams: 0, last: Instant::now(), requests: HashSet::new() });
         Ok((id, Line::new(transport)))
     }
 
@@ -147,7 +144,7 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
-        lock(&self.uses).remove(id);
+        self.uses.lock().remove(id);
         Ok(self.open.close_session(id).await?)
     }
 

@@ -1,9 +1,7 @@
 //! The ids that a server gives, as the SDK knows them, which logs them.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Mutex;
-
-use crate::panics::lock;
 
 /// How many ids that hold a secret are known at a time, and how long they may be, in bytes.
 const MOST: usize = 1_000;
@@ -22,7 +20,7 @@ impl Ids {
         if id.len() > LONGEST {
             return None;
         }
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         if let Some([_, shown]) = known.iter().find(|[secret, _]| *secret == id) {
             return Some(shown.clone());
         }
@@ -36,7 +34,7 @@ impl Ids {
 
     /// What the server is told.
     pub(super) fn sent(&self, shown: &str) -> String {
-        let known = lock(&self.0);
+        let known = self.0.lock();
         let secret = known.iter().find(|[_, known]| known == shown);
         secret.map_or(shown, |[secret, _]| secret).to_owned()
     }
@@ -58,6 +56,6 @@ mod tests {
         for number in 0..10 * MOST {
             ids.shown(format!("canary {number}"), is_secret);
         }
-        assert_eq!(lock(&ids.0).len(), MOST);
+        assert_eq!(ids.0.lock().len(), MOST);
     }
 }
