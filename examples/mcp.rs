@@ -3,7 +3,7 @@
 //!
 //! The server is the official one for files, started by `npx`; a second argument and those after it are another command.
 
-use agentouto::mcp::{Server, Servers};
+use agentouto::mcp::{ServerConfig, Servers};
 use agentouto::providers::scripted::Scripted;
 use agentouto::{Agent, ChatMessage, EventKind, Reply, Request, Runtime};
 use serde_json::json;
@@ -18,13 +18,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     command.push(folder.clone());
 
-    let files = Server::stdio(&command[0], &command[1..]);
+    let files = ServerConfig::stdio(&command[0], &command[1..]);
     let connections = Servers::new().server("files", files).connect().await?;
     let runtime = Runtime::builder()
         .provider("script", Scripted::computed(librarian))
         .agent(Agent::new("librarian", "Answer questions about the files, with the tools that you have."))
         .build()?;
-    connections.join(&runtime)?;
+    connections.add_to(&runtime)?;
     for tool in connections.tools() {
         println!("{}: {}", tool.tool, tool.description.split('.').next().unwrap_or_default());
     }

@@ -11,12 +11,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Where the suite says which calls it wants to see.
     let wanted: Value =
         serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default()).unwrap_or_default();
-    let connections = mcp::Servers::new().server("suite", mcp::Server::http(url)).connect().await?;
+    let connections = mcp::Servers::new().server("suite", mcp::ServerConfig::http(url)).connect().await?;
     let runtime = Runtime::builder()
         .provider("script", Scripted::computed(move |request| thorough(request, &wanted)))
         .agent(Agent::new("tester", "Use every tool once."))
         .build()?;
-    connections.join(&runtime)?;
+    connections.add_to(&runtime)?;
     println!("{}", runtime.run("tester", "Use every tool once.").await?);
     connections.refused().iter().for_each(|refused| println!("refused: {refused:?}"));
     connections.close().await;

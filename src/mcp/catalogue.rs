@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::definition::{Definition, Fingerprint, Refused};
+use super::definition::{Definition, Fingerprint, RefusedTool};
 use super::remote::Settings;
 
 /// The most tools of one server, and the most that are approved because they are seen for the first time.
-pub(super) const MOST_TOOLS: usize = 10_000;
+pub(super) const MAX_TOOLS: usize = 10_000;
 
 /// What becomes of a tool whose definition is not the one that was approved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Catalogue {
     is_pinned: bool,
     /// Whether the server has listed its tools.
     is_listed: bool,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedTool>,
 }
 
 impl Catalogue {
@@ -65,11 +65,11 @@ impl Catalogue {
         }
         let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
         let listed: Vec<&Value> = listed.iter().filter(|entry| settings.tools.takes(&name(entry))).collect();
-        if listed.len() > MOST_TOOLS {
-            let reason = format!("the server has {} tools; the first {MOST_TOOLS} are offered", listed.len());
-            self.refused.push(Refused::new("", reason));
+        if listed.len() > MAX_TOOLS {
+            let reason = format!("the server has {} tools; the first {MAX_TOOLS} are offered", listed.len());
+            self.refused.push(RefusedTool::new("", reason));
         }
-        for entry in &listed[..listed.len().min(MOST_TOOLS)] {
+        for entry in &listed[..listed.len().min(MAX_TOOLS)] {
             match Definition::read(entry) {
                 Ok(definition) => self.add(definition, settings.on_change),
                 Err(refused) => self.refused.push(refused),
@@ -79,17 +79,17 @@ impl Catalogue {
         for missing in
             settings.tools.only.iter().flatten().filter(|tool| !there.contains(*tool) && settings.tools.takes(tool))
         {
-            self.refused.push(Refused::new(missing, "it is selected, but the server has no tool of that name"));
+            self.refused.push(RefusedTool::new(missing, "it is selected, but the server has no tool of that name"));
         }
     }
 
     fn add(&mut self, definition: Definition, on_change: OnChange) {
         let tool = Arc::clone(&definition.tool);
         if self.tools.contains_key(&tool) {
-            self.refused.push(Refused::new(&tool, "the server has another tool of that name"));
+            self.refused.push(RefusedTool::new(&tool, "the server has another tool of that name"));
             return;
         }
-        let is_first = !self.is_pinned && !self.pins.contains_key(&tool) && self.pins.len() < MOST_TOOLS;
+        let is_first = !self.is_pinned && !self.pins.contains_key(&tool) && self.pins.len() < MAX_TOOLS;
         if on_change == OnChange::Accept || is_first {
             self.pins.insert(Arc::clone(&tool), definition.fingerprint.clone());
         }
@@ -133,12 +133,12 @@ impl Catalogue {
     }
 
     /// What is not offered whatever it is called, and why.
-    pub(super) fn refused(&self) -> impl Iterator<Item = Refused> {
+    pub(super) fn refused(&self) -> impl Iterator<Item = RefusedTool> {
         let unapproved = self.tools.values().filter(|definition| !self.is_approved(definition));
         let unapproved = unapproved.map(|definition| {
             let is_known = self.pins.contains_key(&definition.tool);
             let reason = if is_known { "its definition has changed; approve it" } else { "it is new; approve it" };
-            Refused::new(&definition.tool, reason)
+            RefusedTool::new(&definition.tool, reason)
         });
         self.refused.iter().cloned().chain(unapproved)
     }
@@ -246,7 +246,7 @@ mod tests {
             catalogue.update(&list(from), &Settings::default());
             accepted.update(&list(from), &accepting());
         }
-        assert_eq!((catalogue.pins().unwrap().len(), accepted.pins().unwrap().len()), (MOST_TOOLS, 4_000));
+        assert_eq!((catalogue.pins().unwrap().len(), accepted.pins().unwrap().len()), (MAX_TOOLS, 4_000));
         assert!(offered(&catalogue).is_empty(), "what comes after so many is new");
         assert_eq!(offered(&accepted).len(), 4_000);
     }
@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn too_many_tools_are_cut_at_a_count_that_is_told() {
         let mut catalogue = Catalogue::default();
-        let many: Vec<Value> = (0..=MOST_TOOLS).map(|n| tool(&format!("t{n}"), "")).collect();
+        let many: Vec<Value> = (0..=MAX_TOOLS).map(|n| tool(&format!("t{n}"), "")).collect();
         catalogue.update(&many, &Settings::default());
-        assert_eq!(offered(&catalogue).len(), MOST_TOOLS);
-        let refused: Vec<Refused> = catalogue.refused().collect();
+        assert_eq!(offered(&catalogue).len(), MAX_TOOLS);
+        let refused: Vec<RefusedTool> = catalogue.refused().collect();
         assert_eq!(refused.len(), 1);
         assert_eq!(&*refused[0].reason, "the server has 10001 tools; the first 10000 are offered");
     }

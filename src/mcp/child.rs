@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lines::{Line, Lines};
+use super::lines::{Line, LineDecoder};
 use super::redaction::Redaction;
 use super::remote::Command;
 use crate::name::Name;
@@ -61,7 +61,7 @@ const INHERITED: [&str; 25] = [
 ];
 /// How many of the last lines on its standard error are kept, and how much of each.
 const LAST_LINES: usize = 5;
-const LONGEST_LINE: usize = 400;
+const MAX_LINE: usize = 400;
 /// How long a process whose output has ended may take to exit by itself, and then to say its last words.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long a process may take to end once its input is closed, and how long after SIGTERM.
@@ -236,14 +236,14 @@ async fn listen(
     mut errors: impl AsyncRead + Unpin,
     said: Arc<Mutex<VecDeque<String>>>,
 ) {
-    let (mut lines, mut buffer) = (Lines::new(64 * 1024), vec![0; 8 * 1024]);
+    let (mut lines, mut buffer) = (LineDecoder::new(64 * 1024), vec![0; 8 * 1024]);
     let hear = |line: Line| {
         let Line::Whole(line) = line else { return };
         let text = String::from_utf8_lossy(&line);
         let text = redaction.of_failure(&text);
         tracing::debug!(%server, "{text}");
         let mut said = said.lock();
-        said.push_back(text.chars().filter(|c| !c.is_control()).take(LONGEST_LINE).collect());
+        said.push_back(text.chars().filter(|c| !c.is_control()).take(MAX_LINE).collect());
         if said.len() > LAST_LINES {
             said.pop_front();
         }

@@ -12,20 +12,20 @@ use tokio::time::timeout;
 
 use super::definition::Fingerprint;
 use super::error::Error;
-use super::link::Link;
+use super::link::Supervisor;
 use super::output;
-use super::pages::{self, Most};
+use super::pages::{self, Limits};
 use super::visible::{quoted, visible};
 use crate::content::Content;
 use crate::name::Name;
 
 /// The most entries of a list.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// A server that we are connected to. Cheap to clone; it does not keep the server running.
 #[derive(Clone)]
 pub struct Connection {
-    link: Arc<Link>,
+    link: Arc<Supervisor>,
 }
 
 /// Something that can be read, see [`Connection::read_resource`].
@@ -80,7 +80,7 @@ pub struct PromptMessage {
 }
 
 impl Connection {
-    pub(super) fn new(link: &Arc<Link>) -> Self {
+    pub(super) fn new(link: &Arc<Supervisor>) -> Self {
         Self { link: Arc::clone(link) }
     }
 
@@ -112,7 +112,7 @@ impl Connection {
     /// # Errors
     ///
     /// When the server does not say in time, or not at all, or its list has more bytes than
-    /// [`longest_message`](super::Server::longest_message). After 100,000 entries no further page is asked for.
+    /// [`max_message_bytes`](super::ServerConfig::max_message_bytes). After 100,000 entries no further page is asked for.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.pages(
             |params| {
@@ -226,13 +226,14 @@ impl Connection {
         read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
     ) -> Result<Vec<T>, Error> {
         let settings = &self.link.server.settings;
-        let most = Most { entries: MOST_ENTRIES, bytes: settings.longest_message };
+        let most = Limits { entries: MAX_ENTRIES, bytes: settings.max_message_bytes };
         let ask = async |params| {
             let answer = self.link.request(request(params), None).await;
             answer.map_err(|failure| failure.to_string())
         };
-        let listing = timeout(settings.longest, pages::all(most, ask, read));
-        let listed = listing.await.unwrap_or_else(|_| Err(format!("no whole list within {:?}", settings.longest)));
+        let listing = timeout(settings.total_timeout, pages::all(most, ask, read));
+        let listed =
+            listing.await.unwrap_or_else(|_| Err(format!("no whole list within {:?}", settings.total_timeout)));
         listed.map_err(|reason| self.error(&reason))
     }
 

@@ -13,12 +13,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::catalogue::Catalogue;
 use super::connection::Connection;
-use super::definition::{Definition, Fingerprint, Refused};
+use super::definition::{Definition, Fingerprint, RefusedTool};
 use super::error::Error;
-use super::link::Link;
-use super::member::Member;
+use super::link::Supervisor;
+use super::member::Registration;
 use super::overflow::Overflow;
-use super::remote::Server;
+use super::remote::ServerConfig;
 use super::{file, names};
 use crate::error::BuildError;
 use crate::name::Name;
@@ -28,7 +28,7 @@ use crate::runtime::Runtime;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Servers {
-    servers: Vec<(String, Server)>,
+    servers: Vec<(String, ServerConfig)>,
     long_texts: Option<PathBuf>,
     pins: Pins,
 }
@@ -54,7 +54,7 @@ impl Servers {
     ///
     /// Cline and Roo Code count a `timeout` in seconds, the others in milliseconds. So a number below 1000 is seconds, one above
     /// 3600 is milliseconds, and what is between is refused. A server whose `timeout` is longer than what
-    /// [`longest`](Server::longest) would be has that time for a whole call.
+    /// [`total_timeout`](ServerConfig::total_timeout) would be has that time for a whole call.
     ///
     /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. `$NAME` is refused, as
     /// some programs replace it and others do not; where it is a text it is written as `${:-$NAME}`. Whoever writes this
@@ -77,12 +77,12 @@ impl Servers {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::Unreadable { reason: format!("{}: {error}", path.display()).into() })?;
+            .map_err(|error| Error::ConfigUnreadable { reason: format!("{}: {error}", path.display()).into() })?;
         Self::from_json(&text)
     }
 
     /// One more server.
-    pub fn server(mut self, name: impl Into<String>, server: Server) -> Self {
+    pub fn server(mut self, name: impl Into<String>, server: ServerConfig) -> Self {
         self.servers.push((name.into(), server));
         self
     }
@@ -119,24 +119,24 @@ impl Servers {
         let mut opening = Vec::new();
         for (name, server) in self.servers {
             let entry =
-                |reason: String| Error::Entry { server: name.as_str().into(), key: "".into(), reason: reason.into() };
+                |reason: String| Error::Config { server: name.as_str().into(), key: "".into(), reason: reason.into() };
             if !seen.insert(names::clean(&name).map_err(entry)?) {
                 return Err(entry("another server has that name".to_owned()));
             }
             let name: Name = name.into();
             let catalogue = Catalogue::new(self.pins.remove(&name));
-            opening.push(Link::open(name, server, catalogue, Arc::clone(&overflow), revised.clone()));
+            opening.push(Supervisor::open(name, server, catalogue, Arc::clone(&overflow), revised.clone()));
         }
         let opened = join_all(opening).await;
         let mut absent: Vec<Error> = opened.iter().filter_map(|(link, _)| absence(link)).collect();
         if !opened.is_empty() && absent.len() == opened.len() {
             return Err(if absent.len() == 1 { absent.remove(0) } else { Error::NoServer { errors: absent } });
         }
-        let links: Arc<[Arc<Link>]> = opened.iter().map(|(link, _)| Arc::clone(link)).collect();
-        let keeping = opened.into_iter().map(|(link, live)| link.keep(live)).collect();
-        let members = Arc::<Mutex<Vec<Member>>>::default();
-        let settling = AbortOnDropHandle::new(tokio::spawn(settle(revisions, Arc::clone(&members))));
-        Ok(Connections { links, members, keeping, _settling: settling })
+        let links: Arc<[Arc<Supervisor>]> = opened.iter().map(|(link, _)| Arc::clone(link)).collect();
+        let keeping = opened.into_iter().map(|(link, live)| link.supervise(live)).collect();
+        let registrations = Arc::<Mutex<Vec<Registration>>>::default();
+        let settling = AbortOnDropHandle::new(tokio::spawn(sync_all(revisions, Arc::clone(&registrations))));
+        Ok(Connections { links, registrations, keeping, _settling: settling })
     }
 }
 
@@ -147,14 +147,14 @@ impl Servers {
 /// 30 s. What was asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
 #[derive(Debug)]
 pub struct Connections {
-    links: Arc<[Arc<Link>]>,
-    members: Arc<Mutex<Vec<Member>>>,
+    links: Arc<[Arc<Supervisor>]>,
+    registrations: Arc<Mutex<Vec<Registration>>>,
     keeping: JoinSet<()>,
     _settling: AbortOnDropHandle<()>,
 }
 
 impl Connections {
-    /// Adds the tools to a runtime, and keeps them there as the servers have them, until [`Connections::leave`]. A runtime
+    /// Adds the tools to a runtime, and keeps them there as the servers have them, until [`Connections::remove_from`]. A runtime
     /// that has them already stays as it is; one from which some were taken away has them again. A tool of others that has
     /// the name of one is left alone.
     ///
@@ -163,23 +163,23 @@ impl Connections {
     /// # Errors
     ///
     /// When the runtime does not take them.
-    pub fn join(&self, runtime: &Runtime) -> Result<(), BuildError> {
-        let mut members = self.members.lock();
-        members.retain(Member::is_alive);
-        match members.iter_mut().find(|member| member.is(runtime)) {
-            Some(member) => member.settle(runtime),
+    pub fn add_to(&self, runtime: &Runtime) -> Result<(), BuildError> {
+        let mut registrations = self.registrations.lock();
+        registrations.retain(Registration::is_alive);
+        match registrations.iter_mut().find(|registration| registration.is(runtime)) {
+            Some(registration) => registration.sync(runtime),
             None => {
-                members.push(Member::join(runtime, &self.links)?);
+                registrations.push(Registration::join(runtime, &self.links)?);
                 Ok(())
             }
         }
     }
 
     /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.
-    pub fn leave(&self, runtime: &Runtime) -> bool {
-        let mut members = self.members.lock();
-        let left = members.iter().position(|member| member.is(runtime)).map(|place| members.remove(place));
-        drop(members);
+    pub fn remove_from(&self, runtime: &Runtime) -> bool {
+        let mut registrations = self.registrations.lock();
+        let left = registrations.iter().position(|registration| registration.is(runtime)).map(|place| registrations.remove(place));
+        drop(registrations);
         left.is_some()
     }
 
@@ -207,7 +207,7 @@ impl Connections {
     /// tools by name.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
-        let of = |link: &Arc<Link>| -> Vec<ToolInfo> {
+        let of = |link: &Arc<Supervisor>| -> Vec<ToolInfo> {
             let catalogue = link.catalogue();
             catalogue.tools().map(|tool| ToolInfo::new(&link.name, tool, catalogue.is_approved(tool))).collect()
         };
@@ -226,12 +226,12 @@ impl Connections {
 
     /// The tools that nobody is offered, and why.
     #[must_use]
-    pub fn refused(&self) -> Vec<Refused> {
-        let of = |link: &Arc<Link>| -> Vec<Refused> {
+    pub fn refused(&self) -> Vec<RefusedTool> {
+        let of = |link: &Arc<Supervisor>| -> Vec<RefusedTool> {
             link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
         };
-        let members = self.members.lock();
-        let by_name = members.iter().filter(|member| member.is_alive()).flat_map(Member::refused).cloned();
+        let registrations = self.registrations.lock();
+        let by_name = registrations.iter().filter(|registration| registration.is_alive()).flat_map(Registration::refused).cloned();
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
 
@@ -239,7 +239,7 @@ impl Connections {
     /// in it, unless it was in what this run was given.
     #[must_use]
     pub fn pins(&self) -> Pins {
-        let of = |link: &Arc<Link>| Some((Arc::clone(&link.name), link.catalogue().pins()?.clone()));
+        let of = |link: &Arc<Supervisor>| Some((Arc::clone(&link.name), link.catalogue().pins()?.clone()));
         self.links.iter().filter_map(of).collect()
     }
 
@@ -260,24 +260,24 @@ impl Drop for Connections {
         self.links.iter().for_each(|link| link.close());
         self.keeping.abort_all();
         // Dropped after the lock, as in `settle`.
-        let members = std::mem::take(&mut *self.members.lock());
-        drop(members);
+        let registrations = std::mem::take(&mut *self.registrations.lock());
+        drop(registrations);
     }
 }
 
 /// Why a server is not there, if it is not.
-fn absence(link: &Arc<Link>) -> Option<Error> {
+fn absence(link: &Arc<Supervisor>) -> Option<Error> {
     link.absence().map(|reason| Error::Connect { server: Arc::clone(&link.name), reason })
 }
 
 /// Lets every runtime have the tools as they are, whenever they change, and forgets those that nobody has any more.
-async fn settle(mut revisions: watch::Receiver<()>, members: Arc<Mutex<Vec<Member>>>) {
+async fn sync_all(mut revisions: watch::Receiver<()>, registrations: Arc<Mutex<Vec<Registration>>>) {
     while revisions.changed().await.is_ok() {
         // Dropped after the lock: with the last handle of a runtime goes foreign code.
         let mut runtimes = Vec::new();
-        members.lock().retain_mut(|member| {
-            let Some(runtime) = member.runtime() else { return false };
-            if let Err(error) = member.settle(&runtime) {
+        registrations.lock().retain_mut(|registration| {
+            let Some(runtime) = registration.runtime() else { return false };
+            if let Err(error) = registration.sync(&runtime) {
                 tracing::warn!(%error, "a runtime does not take the tools of MCP servers");
             }
             runtimes.push(runtime);

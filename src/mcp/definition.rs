@@ -13,11 +13,11 @@ use super::visible::{hidden, short, visible};
 use crate::schema::guard;
 
 /// The longest description, in bytes.
-const LONGEST_DESCRIPTION: usize = 64 * 1024;
+const MAX_DESCRIPTION: usize = 64 * 1024;
 /// The longest schema as JSON, in bytes.
-const LONGEST_SCHEMA: usize = 256 * 1024;
+const MAX_SCHEMA: usize = 256 * 1024;
 /// The longest reason that is given, in characters. A server's own words may be part of it.
-const LONGEST_REASON: usize = 1_000;
+const MAX_REASON: usize = 1_000;
 
 /// A tool as its server defines it.
 #[derive(Debug)]
@@ -35,23 +35,23 @@ pub(super) struct Definition {
 
 impl Definition {
     /// Reads an entry of `tools/list`; says why it is refused otherwise.
-    pub(super) fn read(entry: &Value) -> Result<Self, Refused> {
+    pub(super) fn read(entry: &Value) -> Result<Self, RefusedTool> {
         let tool: Arc<str> = entry["name"].as_str().unwrap_or_default().into();
-        let refused = |reason: String| Refused::new(&tool, reason);
+        let refused = |reason: String| RefusedTool::new(&tool, reason);
         let clean = names::clean(&tool).map_err(refused)?;
         let description = [&entry["description"], &entry["title"]].into_iter().find_map(Value::as_str);
         let description = description.unwrap_or_default();
-        if description.len() > LONGEST_DESCRIPTION {
+        if description.len() > MAX_DESCRIPTION {
             let size = description.len();
-            return Err(refused(format!("its description has {size} bytes; {LONGEST_DESCRIPTION} are allowed")));
+            return Err(refused(format!("its description has {size} bytes; {MAX_DESCRIPTION} are allowed")));
         }
         let Value::Object(schema) = &entry["inputSchema"] else {
             return Err(refused("it has no schema".to_owned()));
         };
         guard::check(schema).map_err(refused)?;
         let size = entry["inputSchema"].to_string().len();
-        if size > LONGEST_SCHEMA {
-            return Err(refused(format!("its schema has {size} bytes; {LONGEST_SCHEMA} are allowed")));
+        if size > MAX_SCHEMA {
+            return Err(refused(format!("its schema has {size} bytes; {MAX_SCHEMA} are allowed")));
         }
         let fingerprint = Fingerprint::of(&tool, description, schema);
         let mut parameters = Value::Object(schema.clone());
@@ -131,7 +131,7 @@ impl fmt::Display for Fingerprint {
 /// A tool that a server has and nobody is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RefusedTool {
     /// The server.
     pub server: Arc<str>,
     /// What the server calls the tool; at most 64 characters of it, visible ones.
@@ -140,10 +140,10 @@ pub struct Refused {
     pub reason: Arc<str>,
 }
 
-impl Refused {
+impl RefusedTool {
     pub(super) fn new(tool: &str, reason: impl AsRef<str>) -> Self {
         let tool: String = tool.chars().take(64).flat_map(char::escape_default).collect();
-        Self { server: "".into(), tool: tool.into(), reason: short(&visible(reason.as_ref()), LONGEST_REASON).into() }
+        Self { server: "".into(), tool: tool.into(), reason: short(&visible(reason.as_ref()), MAX_REASON).into() }
     }
 
     pub(super) fn of(mut self, server: &Arc<str>) -> Self {
@@ -152,7 +152,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MCP server `{}`: tool `{}` is not offered: {}", self.server, self.tool, self.reason)
     }

@@ -14,13 +14,13 @@ use crate::name::Name;
 pub enum Error {
     /// A file or text of servers could not be read.
     #[error("the MCP servers could not be read: {reason}")]
-    Unreadable {
+    ConfigUnreadable {
         /// Why.
         reason: Arc<str>,
     },
     /// A server is written down in a way that cannot be.
     #[error("MCP server `{server}`{}: {reason}", if .key.is_empty() { String::new() } else { format!(", key `{key}`") })]
-    Entry {
+    Config {
         /// The server.
         server: Name,
         /// The key, if it is about one.

@@ -18,7 +18,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::Error;
-use super::remote::Server;
+use super::remote::ServerConfig;
 
 /// Keys that mean nothing here: what a person is asked before a call, and what an editor or a market shows.
 const IGNORED: [&str; 9] =
@@ -46,12 +46,15 @@ const SCHEMES: [&str; 4] = ["input", "config", "command", "workspaceFolder"];
 const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
 
 /// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
-pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<(String, Server)>, Error> {
-    let mut servers: Vec<(String, Server)> = Vec::new();
+pub(super) fn read(
+    text: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(String, ServerConfig)>, Error> {
+    let mut servers: Vec<(String, ServerConfig)> = Vec::new();
     let (entries, chosen) = entries(text)?;
     for (name, entry) in entries.into_iter().filter(|(name, _)| chosen.takes(name)) {
         let Value::Object(rest) = entry else {
-            return Err(Error::Entry { server: name.into(), key: "".into(), reason: "an object is expected".into() });
+            return Err(Error::Config { server: name.into(), key: "".into(), reason: "an object is expected".into() });
         };
         let mut entry = Entry { server: &name, rest, variable: &variable };
         if entry.is_disabled()? {
@@ -67,7 +70,7 @@ pub(super) fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Res
 }
 
 fn entries(text: &str) -> Result<(Vec<(String, Value)>, Chosen), Error> {
-    let unreadable = |reason: String| Error::Unreadable { reason: reason.into() };
+    let unreadable = |reason: String| Error::ConfigUnreadable { reason: reason.into() };
     let mut text = text.trim_start_matches('\u{feff}').to_owned();
     json_strip_comments::strip(&mut text).map_err(|error| unreadable(error.to_string()))?;
     let file: File = serde_json::from_str(&text).map_err(|error| match error.is_data() {
@@ -145,7 +148,7 @@ struct Entry<'a, V> {
 }
 
 impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
-    fn server(&mut self) -> Result<Server, Error> {
+    fn server(&mut self) -> Result<ServerConfig, Error> {
         if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| self.rest.contains_key(*key)) {
             return Err(self.error(key, instead));
         }
@@ -158,13 +161,13 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
             (None, Some(url)) => {
                 self.check_kind(kind.as_deref(), &["http", "streamable-http", "streamableHttp"])?;
                 let headers = self.pairs("headers")?.into_iter();
-                headers.fold(Server::http(url), |server, (name, value)| server.header(name, value))
+                headers.fold(ServerConfig::http(url), |server, (name, value)| server.header(name, value))
             }
             _ => return Err(self.error("", "it must have either `command` or `url`")),
         };
         if let Some(timeout) = self.timeout()? {
-            let longest = server.settings.longest.max(timeout);
-            server = server.timeout(timeout).longest(longest);
+            let longest = server.settings.total_timeout.max(timeout);
+            server = server.idle_timeout(timeout).total_timeout(longest);
         }
         for key in ["includeTools", "tools"] {
             match self.texts(key)? {
@@ -213,8 +216,8 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         }
     }
 
-    fn command(&mut self, program: String) -> Result<Server, Error> {
-        let mut server = Server::stdio(program, self.texts("args")?.unwrap_or_default());
+    fn command(&mut self, program: String) -> Result<ServerConfig, Error> {
+        let mut server = ServerConfig::stdio(program, self.texts("args")?.unwrap_or_default());
         for (name, value) in self.pairs("env")? {
             server = server.env(name, value);
         }
@@ -314,7 +317,7 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
     }
 
     fn error(&self, key: &str, reason: &str) -> Error {
-        Error::Entry { server: self.server.into(), key: key.into(), reason: reason.into() }
+        Error::Config { server: self.server.into(), key: key.into(), reason: reason.into() }
     }
 }
 
@@ -341,7 +344,7 @@ fn is_variable(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::remote::Reached;
+    use crate::mcp::remote::Endpoint;
 
     fn variable(name: &str) -> Option<String> {
         (name == "SET").then(|| "value".to_owned())
@@ -356,12 +359,12 @@ mod tests {
         }, "other": 1}"#;
         let servers = read(text, variable).unwrap();
         assert_eq!(servers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a"]);
-        let Reached::Command(command) = &servers[0].1.reached else { panic!("{servers:?}") };
+        let Endpoint::Command(command) = &servers[0].1.endpoint else { panic!("{servers:?}") };
         assert_eq!(command.arguments, ["-y", "value/a"]);
         assert_eq!(command.env, [("KEY".into(), "value".into())]);
         assert_eq!(command.folder.as_deref(), Some("/data".as_ref()));
-        assert_eq!(servers[0].1.settings.timeout, Duration::from_secs(5));
-        let Reached::Address(address) = &servers[1].1.reached else { panic!("{servers:?}") };
+        assert_eq!(servers[0].1.settings.idle_timeout, Duration::from_secs(5));
+        let Endpoint::Address(address) = &servers[1].1.endpoint else { panic!("{servers:?}") };
         assert_eq!(address.headers, [("Authorization".to_owned(), "Bearer value".to_owned())]);
     }
 
@@ -371,12 +374,12 @@ mod tests {
     }
 
     /// The one server of an entry.
-    fn server(entry: &str) -> Server {
+    fn server(entry: &str) -> ServerConfig {
         read(&format!("{{\"mcpServers\": {{\"s\": {entry}}}}}"), variable).unwrap().remove(0).1
     }
 
     fn url(entry: &str) -> String {
-        let Reached::Address(address) = server(entry).reached else { panic!("{entry}") };
+        let Endpoint::Address(address) = server(entry).endpoint else { panic!("{entry}") };
         address.url
     }
 
@@ -387,7 +390,7 @@ mod tests {
         // VS Code, which allows comments and commas at the end.
         let code = "\u{feff}{\n  // ours\n  \"servers\": {\"s\": {\"type\": \"stdio\", \"command\": \"x\", \"args\": [\"http://y\", /* z */]},},\n  \"inputs\": [],\n}";
         assert_eq!(names(code), ["s"]);
-        let Reached::Command(command) = read(code, variable).unwrap().remove(0).1.reached else { panic!() };
+        let Endpoint::Command(command) = read(code, variable).unwrap().remove(0).1.endpoint else { panic!() };
         assert_eq!(command.arguments, ["http://y"]);
         // Claude Code, Cursor, Roo Code, Cline, Windsurf, Gemini CLI and Copilot CLI.
         assert_eq!(url(r#"{"type": "http", "url": "http://x/mcp", "alwaysLoad": true}"#), "http://x/mcp");
@@ -402,7 +405,10 @@ mod tests {
         );
         assert_eq!(url(r#"{"serverUrl": "http://x/mcp", "headers": {"K": "${SET}"}}"#), "http://x/mcp");
         assert_eq!(url(r#"{"httpUrl": "http://x/mcp", "trust": true}"#), "http://x/mcp");
-        assert!(matches!(server(r#"{"type": "local", "command": "x", "tools": ["*"]}"#).reached, Reached::Command(_)));
+        assert!(matches!(
+            server(r#"{"type": "local", "command": "x", "tools": ["*"]}"#).endpoint,
+            Endpoint::Command(_)
+        ));
     }
 
     #[test]
@@ -435,7 +441,7 @@ mod tests {
     fn a_dollar_that_begins_no_usual_name_is_a_text() {
         let server =
             server(r#"{"command": "x", "args": ["$5", "^a$", "$$", "$Home", "$(A)", "${NOT:-a$B}", "${:-$B}"]}"#);
-        let Reached::Command(command) = server.reached else { panic!() };
+        let Endpoint::Command(command) = server.endpoint else { panic!() };
         assert_eq!(command.arguments, ["$5", "^a$", "$$", "$Home", "$(A)", "a$B", "$B"]);
     }
 
@@ -460,8 +466,8 @@ mod tests {
     fn a_timeout_is_read_where_it_leaves_no_doubt() {
         let check = |timeout: u64, expected: Duration| {
             let settings = server(&format!(r#"{{"command": "x", "timeout": {timeout}}}"#)).settings;
-            assert_eq!(settings.timeout, expected);
-            assert!(settings.longest >= expected);
+            assert_eq!(settings.idle_timeout, expected);
+            assert!(settings.total_timeout >= expected);
         };
         check(60, Duration::from_secs(60));
         check(999, Duration::from_secs(999));

@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 const EDGE: usize = 256;
 
 /// Cuts bytes into lines.
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
     /// Set while a line that is too long goes by.
-    passing: Option<Passing>,
+    passing: Option<Discarding>,
 }
 
 /// A line that is too long.
-struct Passing {
+struct Discarding {
     length: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -37,7 +37,7 @@ pub(super) enum Line {
     },
 }
 
-impl Lines {
+impl LineDecoder {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), passing: None }
     }
@@ -64,7 +64,7 @@ impl Lines {
             return;
         }
         let line = std::mem::take(&mut self.line);
-        let passing = self.passing.get_or_insert_with(Passing::default);
+        let passing = self.passing.get_or_insert_with(Discarding::default);
         passing.extend(&line);
         passing.extend(piece);
     }
@@ -83,13 +83,13 @@ impl Lines {
     }
 }
 
-impl Default for Passing {
+impl Default for Discarding {
     fn default() -> Self {
         Self { length: 0, head: Vec::with_capacity(EDGE), tail: VecDeque::with_capacity(2 * EDGE) }
     }
 }
 
-impl Passing {
+impl Discarding {
     fn extend(&mut self, piece: &[u8]) {
         self.length += piece.len();
         let room = EDGE - self.head.len();
@@ -130,7 +130,7 @@ fn id(written: &str) -> Option<i64> {
 /// The request that a message answers which is no message as it should be; nothing if it is no answer.
 pub(super) fn answered(json: &[u8]) -> Option<i64> {
     let Ok(message) = serde_json::from_slice::<Map<String, Value>>(json) else {
-        let mut line = Passing::default();
+        let mut line = Discarding::default();
         line.extend(json);
         return line.answered();
     };
@@ -143,7 +143,7 @@ pub(super) fn answered(json: &[u8]) -> Option<i64> {
 
 /// The same JSON with U+FFFD in place of bytes that are no UTF-8 and of halves of characters (`\ud83c`), which programs write
 /// that cut texts; nothing if there are none.
-pub(super) fn mended(json: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn repaired(json: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(json);
     let (mut kept, mut rest) = (String::new(), &*text);
     while let Some(place) = rest.find('\\') {
@@ -172,7 +172,7 @@ fn unit(text: &str) -> Option<u16> {
 
 /// The same JSON with whatever lies deeper than `limit` levels replaced by a text that says so; nothing if there is
 /// nothing that deep.
-pub(super) fn shallow(json: &[u8], limit: usize) -> Option<Vec<u8>> {
+pub(super) fn cut_nesting(json: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut kept = Vec::new();
     let (mut depth, mut is_text, mut is_escaped, mut from) = (0_usize, false, false, 0);
     for (place, byte) in json.iter().enumerate() {
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     fn all(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
-        let mut lines = Lines::new(limit);
+        let mut lines = LineDecoder::new(limit);
         let mut found = Vec::new();
         for mut piece in pieces.iter().copied() {
             while !piece.is_empty() {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_goes_by_without_being_kept_and_its_neighbours_arrive() {
-        let mut lines = Lines::new(1_000);
+        let mut lines = LineDecoder::new(1_000);
         let chunk = vec![b'x'; 64 * 1024];
         assert_eq!(lines.take(b"first\n").1, Some(Line::Whole(b"first".to_vec())));
         for _ in 0..1_600 {
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn bytes_and_escapes_that_are_no_text_are_replaced() {
         let check = |json: &[u8], expected: Option<&str>| {
-            assert_eq!(mended(json).map(|kept| String::from_utf8(kept).unwrap()).as_deref(), expected, "{json:?}");
+            assert_eq!(repaired(json).map(|kept| String::from_utf8(kept).unwrap()).as_deref(), expected, "{json:?}");
         };
         check(br#""Party \ud83c""#, Some(r#""Party \ufffd""#));
         check(br#""\udf89\ud83c\ud83c\udf89\ud83cx""#, Some(r#""\ufffd\ufffd\ud83c\udf89\ufffdx""#));
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn what_is_nested_too_deep_is_replaced_and_the_rest_stays() {
         let deep = format!("{{\"a\":{}1{},\"b\":\"[[[[\\\"[[\",\"c\":[2]}}", "[".repeat(5_000), "]".repeat(5_000));
-        let kept = String::from_utf8(shallow(deep.as_bytes(), 2).unwrap()).unwrap();
+        let kept = String::from_utf8(cut_nesting(deep.as_bytes(), 2).unwrap()).unwrap();
         assert_eq!(kept, "{\"a\":[\"(nested too deep)\"],\"b\":\"[[[[\\\"[[\",\"c\":[2]}");
-        assert_eq!(shallow(br#"{"a":[1]}"#, 2), None);
+        assert_eq!(cut_nesting(br#"{"a":[1]}"#, 2), None);
     }
 }

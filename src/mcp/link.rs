@@ -12,17 +12,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
-use super::definition::Refused;
+use super::definition::RefusedTool;
 use super::overflow::Overflow;
-use super::remote::Server;
-use super::session::{Live, Session};
+use super::remote::ServerConfig;
+use super::session::{Session, SessionHandle};
 use crate::name::Name;
 
 /// The pause before a server is started again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How many refused tools the log is told of at once.
-const MOST_LOGGED: usize = 20;
+const MAX_LOGGED: usize = 20;
 /// How long the reason of an end may take to be known.
 const REASON: Duration = Duration::from_millis(900);
 
@@ -30,9 +30,9 @@ const REASON: Duration = Duration::from_millis(900);
 const GONE: &str = "the server is gone, and could not be started again: ";
 
 /// One server.
-pub(super) struct Link {
+pub(super) struct Supervisor {
     pub(super) name: Name,
-    pub(super) server: Server,
+    pub(super) server: ServerConfig,
     pub(super) overflow: Arc<Overflow>,
     catalogue: Mutex<Catalogue>,
     state: watch::Sender<State>,
@@ -44,7 +44,7 @@ pub(super) struct Link {
 /// Whether a server is there.
 #[derive(Clone)]
 enum State {
-    Up(Session),
+    Up(SessionHandle),
     /// It is not, and so many attempts to start it again have failed.
     Down {
         reason: Arc<str>,
@@ -54,17 +54,17 @@ enum State {
     Closed,
 }
 
-impl Link {
+impl Supervisor {
     /// Connects for the first time. Without a connection the server is not there, and is started again like one that has
     /// ended.
     pub(super) async fn open(
         name: Name,
-        server: Server,
+        server: ServerConfig,
         catalogue: Catalogue,
         overflow: Arc<Overflow>,
         revised: watch::Sender<()>,
-    ) -> (Arc<Self>, Option<Live>) {
-        let opened = Live::open(&name, &server).await.map_err(|reason| server.reason(&reason));
+    ) -> (Arc<Self>, Option<Session>) {
+        let opened = Session::open(&name, &server).await.map_err(|reason| server.reason(&reason));
         let state = match &opened {
             Ok((live, _)) => State::Up(live.session.clone()),
             Err(reason) => State::Down { reason: reason.as_str().into(), attempts: 0 },
@@ -92,12 +92,12 @@ impl Link {
     }
 
     /// Starts the server whenever it is not there, until the link is closed.
-    pub(super) async fn keep(self: Arc<Self>, live: Option<Live>) {
+    pub(super) async fn supervise(self: Arc<Self>, live: Option<Session>) {
         let mut pause = FIRST_PAUSE;
         let mut live = match live {
             Some(live) => live,
             None => tokio::select! {
-                live = self.reopen("", &mut pause) => live,
+                live = self.reconnect("", &mut pause) => live,
                 () = self.closing.cancelled() => return drop(self.state.send_replace(State::Closed)),
             },
         };
@@ -111,22 +111,22 @@ impl Link {
             tracing::warn!(server = %self.name, reason, "an MCP server is gone");
             self.state
                 .send_replace(State::Down { reason: format!("the server is gone: {reason}").into(), attempts: 0 });
-            if began.elapsed() > LONGEST_PAUSE {
+            if began.elapsed() > MAX_PAUSE {
                 pause = FIRST_PAUSE;
             }
             tokio::select! {
-                again = self.reopen(GONE, &mut pause) => live = again,
+                again = self.reconnect(GONE, &mut pause) => live = again,
                 () = self.closing.cancelled() => return drop(self.state.send_replace(State::Closed)),
             }
         }
     }
 
     /// Starts the server; `before` says what happened before, if that fails.
-    async fn reopen(&self, before: &str, pause: &mut Duration) -> Live {
+    async fn reconnect(&self, before: &str, pause: &mut Duration) -> Session {
         for attempts in 1.. {
             tokio::time::sleep(*pause).await;
-            *pause = (*pause * 2).min(LONGEST_PAUSE);
-            match Live::open(&self.name, &self.server).await {
+            *pause = (*pause * 2).min(MAX_PAUSE);
+            match Session::open(&self.name, &self.server).await {
                 Ok((live, listed)) => {
                     self.relist(&listed);
                     tracing::info!(server = %self.name, "an MCP server is back");
@@ -163,7 +163,7 @@ impl Link {
     }
 
     /// The connection. While there is none it waits for the next attempt to start the server, and fails if that does.
-    pub(super) async fn session(&self) -> Result<Session, Arc<str>> {
+    pub(super) async fn session(&self) -> Result<SessionHandle, Arc<str>> {
         let (mut state, mut failed_before) = (self.state.subscribe(), None);
         loop {
             match &*state.borrow_and_update() {
@@ -208,7 +208,7 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("name", &self.name).field("server", &self.server).finish_non_exhaustive()
     }
@@ -216,15 +216,15 @@ impl fmt::Debug for Link {
 
 /// What the log is told of refused tools, in the order of their servers: of a server nothing if they are those that were
 /// refused before, and not of too many.
-pub(super) fn warnings(before: &[Refused], now: &[Refused]) -> Vec<String> {
+pub(super) fn warnings(before: &[RefusedTool], now: &[RefusedTool]) -> Vec<String> {
     let mut warnings = Vec::new();
     for now in now.chunk_by(|one, next| one.server == next.server) {
         let server = &now[0].server;
         if before.iter().filter(|refused| refused.server == *server).eq(now) {
             continue;
         }
-        warnings.extend(now.iter().take(MOST_LOGGED).map(ToString::to_string));
-        if let more @ 1.. = now.len().saturating_sub(MOST_LOGGED) {
+        warnings.extend(now.iter().take(MAX_LOGGED).map(ToString::to_string));
+        if let more @ 1.. = now.len().saturating_sub(MAX_LOGGED) {
             warnings.push(format!("MCP server `{server}`: {more} more tools are not offered"));
         }
     }
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn refused_tools_are_logged_once_and_not_all_of_very_many() {
-        let of = |server: &str, count: usize| -> Vec<Refused> {
-            (0..count).map(|n| Refused::new(&n.to_string(), "it is odd").of(&server.into())).collect()
+        let of = |server: &str, count: usize| -> Vec<RefusedTool> {
+            (0..count).map(|n| RefusedTool::new(&n.to_string(), "it is odd").of(&server.into())).collect()
         };
         let refused = |count| of("srv", count);
         assert_eq!(warnings(&[], &refused(1)), ["MCP server `srv`: tool `0` is not offered: it is odd"]);

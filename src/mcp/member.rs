@@ -5,10 +5,10 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use super::definition::{Definition, Fingerprint, Refused};
-use super::link::{Link, warnings};
+use super::definition::{Definition, Fingerprint, RefusedTool};
+use super::link::{Supervisor, warnings};
 use super::names;
-use super::offered::Offered;
+use super::offered::McpTool;
 use crate::error::BuildError;
 use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
@@ -21,33 +21,33 @@ use crate::toolbox::Toolbox;
 const ATTEMPTS: usize = 10;
 
 /// One runtime, which this does not keep in memory. Dropped, the tools leave it.
-pub(super) struct Member {
+pub(super) struct Registration {
     router: Weak<Router>,
-    links: Arc<[Arc<Link>]>,
+    links: Arc<[Arc<Supervisor>]>,
     /// What it has of ours, unless somebody took it away.
-    has: Vec<Has>,
-    refused: Vec<Refused>,
+    has: Vec<RegisteredTool>,
+    refused: Vec<RefusedTool>,
 }
 
 /// A tool of ours that a runtime has.
-struct Has {
+struct RegisteredTool {
     name: Name,
     fingerprint: Fingerprint,
     tool: Arc<dyn Tool>,
 }
 
-impl Has {
+impl RegisteredTool {
     /// Whether it is this one that the runtime has under its name, and not one of somebody else's.
     fn is_in(&self, tools: &Toolbox) -> bool {
         tools.find(&self.name).is_some_and(|tool| ptr::addr_eq(Arc::as_ptr(tool), Arc::as_ptr(&self.tool)))
     }
 }
 
-impl Member {
-    pub(super) fn join(runtime: &Runtime, links: &Arc<[Arc<Link>]>) -> Result<Self, BuildError> {
+impl Registration {
+    pub(super) fn join(runtime: &Runtime, links: &Arc<[Arc<Supervisor>]>) -> Result<Self, BuildError> {
         let (router, links) = (Arc::downgrade(&runtime.router), Arc::clone(links));
         let mut member = Self { router, links, has: Vec::new(), refused: Vec::new() };
-        member.settle(runtime)?;
+        member.sync(runtime)?;
         Ok(member)
     }
 
@@ -65,10 +65,10 @@ impl Member {
     }
 
     /// Replaces the tools that its runtime has of ours by those that there are now.
-    pub(super) fn settle(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
+    pub(super) fn sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS {
-            last = self.exchange(runtime);
+            last = self.try_sync(runtime);
             if last.is_ok() {
                 break;
             }
@@ -76,8 +76,8 @@ impl Member {
         last
     }
 
-    fn exchange(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
-        let tools: Vec<(Arc<Link>, String, Arc<Definition>)> = self.links.iter().flat_map(approved).collect();
+    fn try_sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
+        let tools: Vec<(Arc<Supervisor>, String, Arc<Definition>)> = self.links.iter().flat_map(approved).collect();
         let named: Vec<(&str, &str)> =
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let snapshot = runtime.router.registry().snapshot();
@@ -97,14 +97,16 @@ impl Member {
             match name {
                 Ok(name) => {
                     let fingerprint = definition.fingerprint.clone();
-                    let tool: Arc<dyn Tool> = Arc::new(Offered { name: Arc::clone(&name), link, definition });
+                    let tool: Arc<dyn Tool> = Arc::new(McpTool { name: Arc::clone(&name), link, definition });
                     joining.push(Arc::clone(&tool));
-                    has.push(Has { name, fingerprint, tool });
+                    has.push(RegisteredTool { name, fingerprint, tool });
                 }
-                Err(reason) => refused.push(Refused::new(&definition.tool, reason).of(&link.name)),
+                Err(reason) => refused.push(RefusedTool::new(&definition.tool, reason).of(&link.name)),
             }
         }
-        let is_same = |(before, now): (&Has, &Has)| before.name == now.name && before.fingerprint == now.fingerprint;
+        let is_same = |(before, now): (&RegisteredTool, &RegisteredTool)| {
+            before.name == now.name && before.fingerprint == now.fingerprint
+        };
         let is_there = leaving.len() == self.has.len() && has.len() == self.has.len();
         if !is_there || !self.has.iter().zip(&has).all(is_same) {
             runtime.replace_tools(&leaving, joining)?;
@@ -120,12 +122,12 @@ impl Member {
         self.has.iter().filter(|has| has.is_in(tools)).map(|has| Arc::clone(&has.name)).collect()
     }
 
-    pub(super) fn refused(&self) -> &[Refused] {
+    pub(super) fn refused(&self) -> &[RefusedTool] {
         &self.refused
     }
 }
 
-impl Drop for Member {
+impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime()
             && let Err(error) =
@@ -136,7 +138,7 @@ impl Drop for Member {
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.has.iter().map(|has| &has.name).collect();
         f.debug_struct("Member").field("has", &names).finish_non_exhaustive()
@@ -144,7 +146,7 @@ impl fmt::Debug for Member {
 }
 
 /// A server's tools that may be offered, with its name as it stands in theirs.
-fn approved(link: &Arc<Link>) -> Vec<(Arc<Link>, String, Arc<Definition>)> {
+fn approved(link: &Arc<Supervisor>) -> Vec<(Arc<Supervisor>, String, Arc<Definition>)> {
     let server = names::clean(&link.name).unwrap_or_default();
     let catalogue = link.catalogue();
     let tools = catalogue.tools().filter(|tool| catalogue.is_approved(tool));

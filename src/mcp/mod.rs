@@ -38,7 +38,7 @@
 //! **Trust.** Models read what a server says of its tools, so it is pinned. A tool whose name, description or schema is not
 //! what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
 //! [`Connections::tools`] shows what models read, and only what it has shown can be approved. [`Connections::pins`] keeps the
-//! pins for the next run, in which new tools wait for approval too. [`Server::only`] and [`Server::without`] select the tools
+//! pins for the next run, in which new tools wait for approval too. [`ServerConfig::only`] and [`ServerConfig::without`] select the tools
 //! of a server. Schemas that refer to elsewhere or in a circle, or are too deep or too large, are refused. A server may ask us
 //! for nothing: sampling, elicitation and roots are denied.
 //!
@@ -56,7 +56,7 @@
 //! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
 //! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
 //!
-//! **Calls.** Every call ends: by its answer, by a deadline ([`Server::timeout`]), with its server, or when its caller
+//! **Calls.** Every call ends: by its answer, by a deadline ([`ServerConfig::idle_timeout`]), with its server, or when its caller
 //! withdraws it; in the last cases the server is told. Progress notifications become
 //! [`ToolProgress`](crate::EventKind::ToolProgress) events, and give a call more time. Texts, images, audio, links,
 //! embedded resources and structured content come back as [`Content`](crate::Content); text beyond a bound is kept in a
@@ -120,10 +120,10 @@ pub use connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource
 #[cfg(feature = "mcp-client")]
 pub use connections::{Connections, Pins, Servers, ToolInfo};
 #[cfg(feature = "mcp-client")]
-pub use definition::{Fingerprint, Refused};
+pub use definition::{Fingerprint, RefusedTool};
 #[cfg(feature = "mcp-client")]
 pub use error::Error;
 #[cfg(feature = "mcp-client")]
-pub use remote::Server;
+pub use remote::ServerConfig;
 #[cfg(feature = "mcp-server")]
 pub use server::{AgentServer, BoundServer, HttpServer, ServeError, serve};

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use crate::name::Name;
 
 /// The longest name that servers of models take.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// A name with the characters that servers of models take: `.`, `/`, `:` and spaces become `_`. Any other character,
 /// and a name that is empty or too long, is refused, so that no two names can look alike.
 pub(super) fn clean(name: &str) -> Result<String, String> {
-    let shown: String = name.chars().take(LONGEST).flat_map(char::escape_default).collect();
-    if name.is_empty() || name.len() > LONGEST {
-        return Err(format!("its name `{shown}` has {} bytes; 1 to {LONGEST} are allowed", name.len()));
+    let shown: String = name.chars().take(MAX_LENGTH).flat_map(char::escape_default).collect();
+    if name.is_empty() || name.len() > MAX_LENGTH {
+        return Err(format!("its name `{shown}` has {} bytes; 1 to {MAX_LENGTH} are allowed", name.len()));
     }
     name.chars()
         .map(|c| match c {
@@ -48,7 +48,7 @@ pub(super) fn offer(tools: &[(&str, &str)], taken: impl Fn(&str) -> Option<&'sta
         }
     }
     let check = |name: &String| match taken(name) {
-        _ if name.len() > LONGEST => Err(format!("with its server's name it is `{name}`, which is too long")),
+        _ if name.len() > MAX_LENGTH => Err(format!("with its server's name it is `{name}`, which is too long")),
         _ if twice.contains(name) => Err(format!("another tool is `{name}` as well")),
         Some(other) => Err(format!("{other} is `{name}` already")),
         None => Ok(name.as_str().into()),

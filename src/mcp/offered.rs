@@ -6,10 +6,10 @@ use futures_util::future::BoxFuture;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
 
 use super::definition::Definition;
-use super::link::Link;
+use super::link::Supervisor;
 use super::output::Output;
 use super::request::Failure;
-use super::tap::Meter;
+use super::tap::ProgressReceiver;
 use super::visible::quoted;
 use crate::content::Content;
 use crate::name::Name;
@@ -17,13 +17,13 @@ use crate::tool::{Tool, ToolContext};
 use crate::tool_call::{Arguments, ToolError, ToolSpec};
 
 /// A tool under the name by which it is offered.
-pub(super) struct Offered {
+pub(super) struct McpTool {
     pub(super) name: Name,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<Supervisor>,
     pub(super) definition: Arc<Definition>,
 }
 
-impl Tool for Offered {
+impl Tool for McpTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: Arc::clone(&self.name),
@@ -37,16 +37,16 @@ impl Tool for Offered {
     }
 }
 
-impl Offered {
+impl McpTool {
     async fn run(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
         if let Some(objection) = self.link.catalogue().objection(&self.definition) {
             return Err(self.error(objection));
         }
-        let meter = Meter::new(context);
+        let receiver = ProgressReceiver::new(context);
         let params = CallToolRequestParams::new(self.definition.tool.to_string()).with_arguments(arguments);
         let mut call = CallToolRequest::new(params);
-        call.extensions.insert(Arc::downgrade(&meter));
-        let answer = self.link.request(ClientRequest::CallToolRequest(call), Some(&meter)).await;
+        call.extensions.insert(Arc::downgrade(&receiver));
+        let answer = self.link.request(ClientRequest::CallToolRequest(call), Some(&receiver)).await;
         let output = match answer.map_err(|failure| self.failure(failure))? {
             ServerResult::CallToolResult(result) => {
                 Some(Output::new(&result.content, result.structured_content.as_ref(), result.is_error))
@@ -61,7 +61,7 @@ impl Offered {
         if output.is_error {
             output.content.text = self.link.server.without_secrets(&output.content.text).into();
         }
-        let most = self.link.server.settings.most_text;
+        let most = self.link.server.settings.max_text_bytes;
         output.content.text = self.link.overflow.fit(&self.link.name, output.content.text, most).await;
         if output.is_error {
             return Err(output.content.into());
@@ -71,8 +71,8 @@ impl Offered {
 
     fn failure(&self, failure: Failure) -> ToolError {
         match failure {
-            Failure::Silent(limit) => ToolError::timeout(limit),
-            Failure::Unreached(reason) => ToolError::network(self.told(&reason)),
+            Failure::TimedOut(limit) => ToolError::timeout(limit),
+            Failure::NotConnected(reason) => ToolError::network(self.told(&reason)),
             Failure::Unauthorized(reason) => {
                 ToolError::authentication(&format!("MCP server {}", self.link.name), quoted(&reason))
             }

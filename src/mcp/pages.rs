@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// The bounds of a list.
 #[derive(Clone, Copy)]
-pub(super) struct Most {
+pub(super) struct Limits {
     /// No page is asked for once there are more entries than these.
     pub(super) entries: usize,
     /// The bytes that all pages may have together.
@@ -23,7 +23,7 @@ pub(super) struct Most {
 ///
 /// When a page is not given, cannot be read, or has more bytes than are left.
 pub(super) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
-    most: Most,
+    most: Limits,
     ask: impl Fn(PaginatedRequestParams) -> F,
     read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
 ) -> Result<Vec<T>, String> {
@@ -77,7 +77,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// The list of a server that answers with these pages, and how often it was asked.
-    async fn listed(most: Most, page: impl Fn(usize) -> Value) -> (Result<Vec<Value>, String>, usize) {
+    async fn listed(most: Limits, page: impl Fn(usize) -> Value) -> (Result<Vec<Value>, String>, usize) {
         let asked = Cell::new(0);
         let ask = |_| {
             let answer = ServerResult::CustomResult(rmcp::model::CustomResult::new(page(asked.get())));
@@ -96,7 +96,7 @@ mod tests {
 
     #[tokio::test]
     async fn pages_are_asked_for_until_the_last_one_or_one_that_was_there_before() {
-        let most = Most { entries: 100, bytes: 10_000 };
+        let most = Limits { entries: 100, bytes: 10_000 };
         let three = |n: usize| json!({"entries": [n], "next": (n < 2).then(|| n.to_string())});
         assert_eq!(listed(most, three).await, (Ok(vec![json!(0), json!(1), json!(2)]), 3));
         let circle = |n: usize| json!({"entries": [], "next": (n % 2).to_string()});
@@ -113,12 +113,12 @@ mod tests {
     #[tokio::test]
     async fn a_list_without_end_ends_with_too_many_entries_or_bytes() {
         let page = |n: usize| json!({"entries": ["x".repeat(1_000)], "next": n.to_string()});
-        let (entries, asked) = listed(Most { entries: 4, bytes: 1_000_000 }, page).await;
+        let (entries, asked) = listed(Limits { entries: 4, bytes: 1_000_000 }, page).await;
         assert_eq!((entries.unwrap().len(), asked), (5, 5));
         let expected = Err("its list has more than 10000 bytes".to_owned());
-        assert_eq!(listed(Most { entries: 1_000, bytes: 10_000 }, page).await, (expected, 10));
+        assert_eq!(listed(Limits { entries: 1_000, bytes: 10_000 }, page).await, (expected, 10));
         // Cursors count too.
         let cursor = |n: usize| json!({"entries": [], "next": "x".repeat(1_000) + &n.to_string()});
-        assert!(listed(Most { entries: 1_000, bytes: 10_000 }, cursor).await.0.is_err());
+        assert!(listed(Limits { entries: 1_000, bytes: 10_000 }, cursor).await.0.is_err());
     }
 }

@@ -154,13 +154,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Redacted<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::remote::Server;
+    use super::super::remote::ServerConfig;
     use super::*;
     use serde_json::json;
 
     /// The message as the SDK and the model see it.
     fn seen(message: Value) -> Value {
-        let server = Server::stdio("x", [""; 0]).env("API_KEY", "sk-can\u{e9}ry-0123").env("DB_PASSWORD", "postgres");
+        let server =
+            ServerConfig::stdio("x", [""; 0]).env("API_KEY", "sk-can\u{e9}ry-0123").env("DB_PASSWORD", "postgres");
         let server = server.env("PIN_CODE_KEY", "123456789012").env("ZONE", "zone-12345");
         let redacted = Redacted::new((), server.redaction());
         serde_json::to_value(redacted.redact(serde_json::from_value(message).unwrap()).unwrap()).unwrap()

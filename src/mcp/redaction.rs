@@ -72,9 +72,9 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove
 /// The same for a whole path.
 const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
 /// The shortest part of a URL that is taken for a key, in bytes.
-const SHORTEST_KEY: usize = 16;
+const MIN_KEY: usize = 16;
 /// The longest part of an argument that is a path or the name of a package, in bytes. Keys are longer.
-const LONGEST_PLAIN: usize = 32;
+const MAX_PLAIN: usize = 32;
 
 /// The secrets of one server's configuration.
 #[derive(Clone, Debug, Default)]
@@ -290,7 +290,7 @@ fn is_credential(name: &str) -> bool {
 
 /// Whether a part of a URL is a key, as some services have it in their path.
 fn is_key(part: &str) -> bool {
-    part.len() >= SHORTEST_KEY && part.contains(|c: char| c.is_ascii_digit()) && part.contains(char::is_alphabetic)
+    part.len() >= MIN_KEY && part.contains(|c: char| c.is_ascii_digit()) && part.contains(char::is_alphabetic)
 }
 
 /// Whether an argument or a variable is an option without a value, a path, or the name of a package with its scope, which
@@ -299,24 +299,24 @@ fn is_plain(value: &str) -> bool {
     let is_option = value.starts_with("--") && !value.contains('=');
     let is_path = ["/", "./", "../", "~/", "@"].iter().any(|start| value.starts_with(start));
     (is_option || is_path)
-        && value.split(['/', '@']).all(|part| part.len() <= LONGEST_PLAIN && !part.contains([' ', ':']))
+        && value.split(['/', '@']).all(|part| part.len() <= MAX_PLAIN && !part.contains([' ', ':']))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::remote::{Reached, Server};
+    use crate::mcp::remote::{Endpoint, ServerConfig};
 
-    fn redaction(server: &Server) -> Redaction {
-        match &server.reached {
-            Reached::Command(command) => Redaction::of_command(command),
-            Reached::Address(address) => Redaction::of_address(address),
+    fn redaction(server: &ServerConfig) -> Redaction {
+        match &server.endpoint {
+            Endpoint::Command(command) => Redaction::of_command(command),
+            Endpoint::Address(address) => Redaction::of_address(address),
         }
     }
 
     /// What is left of a text where something failed, and what of a result.
     #[track_caller]
-    fn check(server: &Server, text: &str, failure: &str, result: &str) {
+    fn check(server: &ServerConfig, text: &str, failure: &str, result: &str) {
         let redaction = redaction(server);
         let shown = (redaction.of_failure(text), redaction.of_result(text));
         assert_eq!((&*shown.0, &*shown.1), (failure, result), "{text}");
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn credentials_are_hidden_in_every_text_and_what_else_a_command_is_given_where_it_fails() {
-        let server = Server::stdio(
+        let server = ServerConfig::stdio(
             "npx",
             ["--api-key", "key-12345", "--mode=careful", "--pw", "--token=tok-12345", "Asia/Seoul"],
         );
@@ -344,25 +344,25 @@ mod tests {
     #[test]
     fn options_paths_and_packages_can_be_read_and_keys_that_look_like_them_cannot() {
         let arguments = ["-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/home/me/notes", "--read-only"];
-        let server = Server::stdio("npx", arguments);
+        let server = ServerConfig::stdio("npx", arguments);
         for plain in arguments {
             check(&server, plain, plain, plain);
         }
         let base64 = "/abcdefghijklmnopqrstuvwxyz0123456789/ABC=";
-        check(&Server::stdio("x", [base64]), base64, "[redacted]", base64);
+        check(&ServerConfig::stdio("x", [base64]), base64, "[redacted]", base64);
     }
 
     #[test]
     fn a_value_is_hidden_within_others_and_in_every_form() {
         let hidden = "[redacted]";
-        let header = Server::http("https://example.com/mcp").header("Authorization", "Bearer abc-12345");
+        let header = ServerConfig::http("https://example.com/mcp").header("Authorization", "Bearer abc-12345");
         check(&header, "bad token abc-12345", "bad token [redacted]", "bad token [redacted]");
         check(&header, "Bearer of news", "Bearer of news", "Bearer of news");
-        let argument = Server::stdio("npx", ["--header", "Authorization: Bearer ghijklmnop"]);
+        let argument = ServerConfig::stdio("npx", ["--header", "Authorization: Bearer ghijklmnop"]);
         check(&argument, "ghijklmnop", hidden, hidden);
-        let json = Server::stdio("x", [""; 0]).env("HEADERS", r#"{"Authorization": "Bearer ntn_12345"}"#);
+        let json = ServerConfig::stdio("x", [""; 0]).env("HEADERS", r#"{"Authorization": "Bearer ntn_12345"}"#);
         check(&json, "ntn_12345", hidden, hidden);
-        let quoted = Server::http("https://example.com/mcp").bearer_token("a\"b c/12345");
+        let quoted = ServerConfig::http("https://example.com/mcp").bearer_token("a\"b c/12345");
         check(
             &quoted,
             r#"{"m":"a\"b c/12345"} a%22b%20c%2F12345 a%22b+c%2F12345"#,
@@ -370,26 +370,26 @@ mod tests {
             r#"{"m":"[redacted]"} [redacted] [redacted]"#,
         );
         let account = r#"{"project_id": "project-12345", "key": {"private": "a", "private_key": "pem-12345"}}"#;
-        let account = Server::stdio("x", [""; 0]).env("GOOGLE_CREDENTIALS", account);
+        let account = ServerConfig::stdio("x", [""; 0]).env("GOOGLE_CREDENTIALS", account);
         check(&account, "project-12345", hidden, "project-12345");
         check(&account, "pem-12345", hidden, hidden);
-        let basic = Server::http("https://example.com/mcp").header("Authorization", "Basic bWU6aHVudGVyMjI=");
+        let basic = ServerConfig::http("https://example.com/mcp").header("Authorization", "Basic bWU6aHVudGVyMjI=");
         check(&basic, "me:hunter22 or hunter22", "[redacted] or [redacted]", "[redacted] or [redacted]");
-        let odd = Server::stdio("x", [""; 0]).env("NOTION_TOKEN_V2", "abc/def+ghi~0!");
+        let odd = ServerConfig::stdio("x", [""; 0]).env("NOTION_TOKEN_V2", "abc/def+ghi~0!");
         for form in ["abc/def%2Bghi~0%21", "abc%2fdef%2bghi~0!", "abc\\/def+ghi~0!", "YWJjL2RlZitnaGl-MCE"] {
             check(&odd, form, hidden, hidden);
         }
         for between in ["\u{200b}", "\u{0}", "\u{e0041}"] {
             check(&odd, &format!("it is ab{between}c/def+ghi~0!"), "it is [redacted]", "it is [redacted]");
         }
-        let lines = Server::stdio("x", [""; 0]).env("PRIVATE_KEY", "first line\nsecond line");
+        let lines = ServerConfig::stdio("x", [""; 0]).env("PRIVATE_KEY", "first line\nsecond line");
         check(&lines, "second line", hidden, hidden);
     }
 
     #[test]
     fn of_an_address_only_the_host_is_shown() {
         let address = "https://me:pass-12345@example.com:8080/s/path-12345/9f14e45fceea167a/mcp?token=query 12345&zone=zone-12345&k=0123456789-abcdef#frag-12345";
-        let server = Server::http(address);
+        let server = ServerConfig::http(address);
         let hidden = "[redacted]";
         for credential in ["pass-12345", "query 12345", "query%2012345", "bWU6cGFzcy0xMjM0NQ=="] {
             check(&server, credential, hidden, hidden);
@@ -407,16 +407,16 @@ mod tests {
             "https://me:[redacted]@example.com:8080/s/path-12345/[redacted]/mcp?token=[redacted]&zone=zone-12345&k=[redacted]#frag-12345",
         );
         check(
-            &Server::http("ht!tp://key-12345"),
+            &ServerConfig::http("ht!tp://key-12345"),
             "relative URL ht!tp://key-12345 or key-12345",
             "relative URL [redacted] or [redacted]",
             "relative URL ht!tp://key-12345 or key-12345",
         );
-        let database = Server::stdio("x", ["postgres://me:p%40ss%2Fw0rd@host/db"]);
+        let database = ServerConfig::stdio("x", ["postgres://me:p%40ss%2Fw0rd@host/db"]);
         for form in ["p%40ss%2Fw0rd", "p@ss/w0rd", "p%40ss%2fw0rd", "bWU6cEBzcy93MHJk"] {
             check(&database, form, hidden, hidden);
         }
-        let path = Server::http("https://example.com/s/abc123def456ghi789%3D%3D/mcp");
+        let path = ServerConfig::http("https://example.com/s/abc123def456ghi789%3D%3D/mcp");
         check(&path, "abc123def456ghi789==", hidden, hidden);
     }
 }

@@ -17,14 +17,14 @@ use super::visible::quoted;
 /// (`PATH`, `HOME`, the user, the language, the temporary folder). Keys that stand in our environment do not reach it.
 #[derive(Clone)]
 #[must_use]
-pub struct Server {
-    pub(super) reached: Reached,
+pub struct ServerConfig {
+    pub(super) endpoint: Endpoint,
     pub(super) settings: Settings,
 }
 
 /// By what a server is reached.
 #[derive(Clone)]
-pub(super) enum Reached {
+pub(super) enum Endpoint {
     Command(Command),
     Address(Address),
 }
@@ -49,11 +49,11 @@ pub(super) struct Address {
 /// The bounds of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    pub(super) timeout: Duration,
-    pub(super) longest: Duration,
+    pub(super) idle_timeout: Duration,
+    pub(super) total_timeout: Duration,
     pub(super) connect_timeout: Duration,
-    pub(super) most_text: usize,
-    pub(super) longest_message: usize,
+    pub(super) max_text_bytes: usize,
+    pub(super) max_message_bytes: usize,
     pub(super) on_change: OnChange,
     pub(super) tools: Selection,
 }
@@ -61,21 +61,21 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(60),
-            longest: Duration::from_secs(600),
+            idle_timeout: Duration::from_secs(60),
+            total_timeout: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(30),
-            most_text: 100_000,
-            longest_message: 16 * 1024 * 1024,
+            max_text_bytes: 100_000,
+            max_message_bytes: 16 * 1024 * 1024,
             on_change: OnChange::default(),
             tools: Selection::default(),
         }
     }
 }
 
-impl Server {
+impl ServerConfig {
     /// A command that is started, and spoken to over its standard input and output.
     pub fn stdio<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Self {
-        Self::reached(Reached::Command(Command {
+        Self::at(Endpoint::Command(Command {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             env: Vec::new(),
@@ -86,16 +86,16 @@ impl Server {
     /// An address that speaks streamable HTTP, such as `https://example.com/mcp`. Redirects to another origin are not
     /// followed.
     pub fn http(url: impl Into<String>) -> Self {
-        Self::reached(Reached::Address(Address { url: url.into(), bearer: None, headers: Vec::new() }))
+        Self::at(Endpoint::Address(Address { url: url.into(), bearer: None, headers: Vec::new() }))
     }
 
-    fn reached(reached: Reached) -> Self {
-        Self { reached, settings: Settings::default() }
+    fn at(endpoint: Endpoint) -> Self {
+        Self { endpoint, settings: Settings::default() }
     }
 
     /// A variable in the command's environment. Means nothing for an address, like [`folder`](Self::folder).
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        if let Reached::Command(command) = &mut self.reached {
+        if let Endpoint::Command(command) = &mut self.endpoint {
             command.env.push((name.into(), value.into()));
         }
         self
@@ -103,7 +103,7 @@ impl Server {
 
     /// The command's working folder. Default: ours.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        if let Reached::Command(command) = &mut self.reached {
+        if let Endpoint::Command(command) = &mut self.endpoint {
             command.folder = Some(folder.into());
         }
         self
@@ -112,7 +112,7 @@ impl Server {
     /// The token that every request to the address carries, as `Authorization: Bearer {token}`. Means nothing for a
     /// command, like [`header`](Self::header).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
-        if let Reached::Address(address) = &mut self.reached {
+        if let Endpoint::Address(address) = &mut self.endpoint {
             address.bearer = Some(token.into());
         }
         self
@@ -120,7 +120,7 @@ impl Server {
 
     /// A header that every request to the address carries.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Reached::Address(address) = &mut self.reached {
+        if let Endpoint::Address(address) = &mut self.endpoint {
             address.headers.push((name.into(), value.into()));
         }
         self
@@ -128,35 +128,35 @@ impl Server {
 
     /// How long a call may go without an answer or a sign of progress; then the server is told that nobody waits, and
     /// the call fails. Default: 60 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.settings.timeout = timeout;
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.settings.idle_timeout = limit;
         self
     }
 
     /// How long a call may take, whatever progress it makes, and a list with all its pages. Default: 10 minutes.
-    pub fn longest(mut self, longest: Duration) -> Self {
-        self.settings.longest = longest;
+    pub fn total_timeout(mut self, limit: Duration) -> Self {
+        self.settings.total_timeout = limit;
         self
     }
 
     /// How long the server may take to start and to say what it has. Default: 30 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.settings.connect_timeout = limit;
         self
     }
 
     /// How much text of one result a model gets, in bytes; longer ones are cut, and are kept whole in a file whose path
     /// the text names. Default: 100 kB.
-    pub fn most_text(mut self, bytes: usize) -> Self {
-        self.settings.most_text = bytes;
+    pub fn max_text_bytes(mut self, bytes: usize) -> Self {
+        self.settings.max_text_bytes = bytes;
         self
     }
 
     /// How long one message of the server may be, in bytes. A longer one is dropped, and the call that it answers
     /// fails. All pages of a list together may be as long. Default: 16 MiB. Of an HTTP server's messages this bounds those in event streams; single JSON bodies are
     /// bounded by 16 MiB in any case.
-    pub fn longest_message(mut self, bytes: usize) -> Self {
-        self.settings.longest_message = bytes;
+    pub fn max_message_bytes(mut self, bytes: usize) -> Self {
+        self.settings.max_message_bytes = bytes;
         self
     }
 
@@ -180,12 +180,12 @@ impl Server {
     }
 }
 
-impl Server {
+impl ServerConfig {
     /// What is secret in how it is reached.
     pub(super) fn redaction(&self) -> Redaction {
-        match &self.reached {
-            Reached::Command(command) => Redaction::of_command(command),
-            Reached::Address(address) => Redaction::of_address(address),
+        match &self.endpoint {
+            Endpoint::Command(command) => Redaction::of_command(command),
+            Endpoint::Address(address) => Redaction::of_address(address),
         }
     }
 
@@ -201,15 +201,15 @@ impl Server {
 }
 
 /// Shows no argument, and of variables and headers the names alone.
-impl fmt::Debug for Server {
+impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Server");
-        match &self.reached {
-            Reached::Command(command) => {
+        match &self.endpoint {
+            Endpoint::Command(command) => {
                 let env: Vec<_> = command.env.iter().map(|(name, _)| name).collect();
                 shown.field("command", &command.program).field("arguments", &command.arguments.len()).field("env", &env)
             }
-            Reached::Address(address) => {
+            Endpoint::Address(address) => {
                 let headers: Vec<_> = address.headers.iter().map(|(name, _)| name).collect();
                 shown.field("url", &address.shown()).field("headers", &headers)
             }
@@ -237,10 +237,12 @@ mod tests {
 
     #[test]
     fn no_secret_is_shown() {
-        let command = Server::stdio("npx", ["--key=canary"]).env("KEY", "canary");
-        let address = Server::http("https://me:canary@example.com/a@b/canary/mcp?token=canary");
+        let command = ServerConfig::stdio("npx", ["--key=canary"]).env("KEY", "canary");
+        let address = ServerConfig::http("https://me:canary@example.com/a@b/canary/mcp?token=canary");
         let address = address.bearer_token("canary").header("X", "canary");
-        for shown in [format!("{command:?}"), format!("{address:?}"), format!("{:?}", Server::http("ht!tp://canary"))] {
+        for shown in
+            [format!("{command:?}"), format!("{address:?}"), format!("{:?}", ServerConfig::http("ht!tp://canary"))]
+        {
             assert!(!shown.contains("canary"), "{shown}");
         }
         assert!(format!("{address:?}").contains("https://example.com/a@b/[redacted]/mcp"), "{address:?}");

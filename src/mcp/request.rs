@@ -14,9 +14,9 @@ use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{causes, io_kind, is_about_the_key};
-use super::link::Link;
-use super::session::Session;
-use super::tap::Meter;
+use super::link::Supervisor;
+use super::session::SessionHandle;
+use super::tap::ProgressReceiver;
 
 /// Why a request was not answered.
 #[derive(Debug)]
@@ -24,11 +24,11 @@ pub(super) enum Failure {
     /// The server answered with an error.
     Refused { code: i32, message: String },
     /// It did not answer in time.
-    Silent(Duration),
+    TimedOut(Duration),
     /// It ended, or is not there.
-    Gone(Arc<str>),
+    Disconnected(Arc<str>),
     /// It could not be reached, so that nothing was done.
-    Unreached(String),
+    NotConnected(String),
     /// It does not take our key.
     Unauthorized(String),
     /// Anything else.
@@ -39,33 +39,37 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { code, message } => write!(f, "error {code}: {message}"),
-            Self::Silent(limit) => write!(f, "no answer within {limit:?}"),
-            Self::Gone(reason) => f.write_str(reason),
-            Self::Unreached(reason) | Self::Unauthorized(reason) | Self::Other(reason) => f.write_str(reason),
+            Self::TimedOut(limit) => write!(f, "no answer within {limit:?}"),
+            Self::Disconnected(reason) => f.write_str(reason),
+            Self::NotConnected(reason) | Self::Unauthorized(reason) | Self::Other(reason) => f.write_str(reason),
         }
     }
 }
 
-impl Link {
-    /// Sends a request and waits for its answer. Signs of progress, which `meter` sees, give it more time.
+impl Supervisor {
+    /// Sends a request and waits for its answer. Signs of progress, which `receiver` sees, give it more time.
     ///
     /// Dropping the future withdraws the request.
-    pub(super) async fn request(&self, request: ClientRequest, meter: Option<&Meter>) -> Result<ServerResult, Failure> {
-        let limit = self.server.settings.timeout;
+    pub(super) async fn request(
+        &self,
+        request: ClientRequest,
+        receiver: Option<&ProgressReceiver>,
+    ) -> Result<ServerResult, Failure> {
+        let limit = self.server.settings.idle_timeout;
         let sending = timeout(limit, self.send(request));
-        let (session, handle) = sending.await.unwrap_or(Err(Failure::Silent(limit)))?;
-        let mut waiting = Waiting { session, id: Some(handle.id.clone()) };
-        let answer = self.answer(handle, &waiting.session, meter).await;
-        if !matches!(answer, Err(Failure::Silent(_))) {
+        let (session, handle) = sending.await.unwrap_or(Err(Failure::TimedOut(limit)))?;
+        let mut waiting = CancelOnDrop { session, id: Some(handle.id.clone()) };
+        let answer = self.answer(handle, &waiting.session, receiver).await;
+        if !matches!(answer, Err(Failure::TimedOut(_))) {
             waiting.id = None;
         }
         answer
     }
 
     /// Hands a request to the connection as soon as there is one.
-    async fn send(&self, request: ClientRequest) -> Result<(Session, RequestHandle<RoleClient>), Failure> {
+    async fn send(&self, request: ClientRequest) -> Result<(SessionHandle, RequestHandle<RoleClient>), Failure> {
         loop {
-            let session = self.session().await.map_err(Failure::Gone)?;
+            let session = self.session().await.map_err(Failure::Disconnected)?;
             match session.peer.send_cancellable_request(request.clone(), PeerRequestOptions::no_options()).await {
                 Ok(handle) => return Ok((session, handle)),
                 // It has ended in this moment, and nothing was sent.
@@ -78,11 +82,11 @@ impl Link {
     async fn answer(
         &self,
         mut handle: RequestHandle<RoleClient>,
-        session: &Session,
-        meter: Option<&Meter>,
+        session: &SessionHandle,
+        receiver: Option<&ProgressReceiver>,
     ) -> Result<ServerResult, Failure> {
         let settings = &self.server.settings;
-        let (mut idle, mut longest) = (pin!(sleep(settings.timeout)), pin!(sleep(settings.longest)));
+        let (mut idle, mut longest) = (pin!(sleep(settings.idle_timeout)), pin!(sleep(settings.total_timeout)));
         loop {
             tokio::select! {
                 biased;
@@ -91,30 +95,32 @@ impl Link {
                         Ok(answer) => Ok(answer),
                         Err(error) => Err(self.failure(error, session).await),
                     },
-                    Err(_) => Err(Failure::Gone(self.why_ended().await)),
+                    Err(_) => Err(Failure::Disconnected(self.why_ended().await)),
                 },
-                () = session.ended.cancelled() => return Err(Failure::Gone(self.why_ended().await)),
-                () = moved(meter) => {
+                () = session.ended.cancelled() => return Err(Failure::Disconnected(self.why_ended().await)),
+                () = progressed(receiver) => {
                     // One beyond all clocks never comes.
-                    if let Some(end) = Instant::now().checked_add(settings.timeout) {
+                    if let Some(end) = Instant::now().checked_add(settings.idle_timeout) {
                         idle.as_mut().reset(end);
                     }
                 }
-                () = &mut idle => return Err(Failure::Silent(settings.timeout)),
-                () = &mut longest => return Err(Failure::Silent(settings.longest)),
+                () = &mut idle => return Err(Failure::TimedOut(settings.idle_timeout)),
+                () = &mut longest => return Err(Failure::TimedOut(settings.total_timeout)),
             }
         }
     }
 
-    async fn failure(&self, error: ServiceError, session: &Session) -> Failure {
+    async fn failure(&self, error: ServiceError, session: &SessionHandle) -> Failure {
         match error {
             ServiceError::McpError(error) => {
                 Failure::Refused { code: error.code.0, message: error.message.into_owned() }
             }
-            ServiceError::TransportClosed if session.ended.is_cancelled() => Failure::Gone(self.why_ended().await),
+            ServiceError::TransportClosed if session.ended.is_cancelled() => {
+                Failure::Disconnected(self.why_ended().await)
+            }
             // Of a stream that was to have this answer alone.
             ServiceError::TransportClosed => {
-                session.suspected.notify_one();
+                session.maybe_gone.notify_one();
                 Failure::Other("its answer could not be read, is too long, or broke off".to_owned())
             }
             ServiceError::TransportSend(error) if is_about_the_key(&*error.error) => {
@@ -123,31 +129,35 @@ impl Link {
             ServiceError::TransportSend(error) => {
                 if io_kind(&*error.error) == Some(io::ErrorKind::BrokenPipe) {
                     session.ended.cancel();
-                    return Failure::Gone(self.why_ended().await);
+                    return Failure::Disconnected(self.why_ended().await);
                 }
-                session.suspected.notify_one();
+                session.maybe_gone.notify_one();
                 let reason = self.server.without_secrets(&causes(&*error.error));
-                if (session.is_unreached)(&*error.error) { Failure::Unreached(reason) } else { Failure::Other(reason) }
+                if (session.is_unreached)(&*error.error) {
+                    Failure::NotConnected(reason)
+                } else {
+                    Failure::Other(reason)
+                }
             }
             other => Failure::Other(self.server.without_secrets(&causes(&other))),
         }
     }
 }
 
-async fn moved(meter: Option<&Meter>) {
-    match meter {
-        Some(meter) => meter.moved.notified().await,
+async fn progressed(receiver: Option<&ProgressReceiver>) {
+    match receiver {
+        Some(receiver) => receiver.progressed.notified().await,
         None => std::future::pending().await,
     }
 }
 
 /// A request that is waited for. Dropped with its id, it is withdrawn.
-struct Waiting {
-    session: Session,
+struct CancelOnDrop {
+    session: SessionHandle,
     id: Option<RequestId>,
 }
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             // It fails where the connection is gone, and with it whoever would care.

@@ -39,8 +39,8 @@ use crate::prompt::Roster;
 use crate::router;
 use crate::runtime::Runtime;
 use crate::spelling::Spellings;
-use line::{End, Line};
-use steps::Steps;
+use line::{ClosableTransport, Closed};
+use steps::ProgressText;
 
 /// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or
 /// [`AgentServer::over`].
@@ -132,7 +132,7 @@ impl AgentServer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let transport = Line::new(AsyncRwTransport::new_server(input, output));
+        let transport = ClosableTransport::new(AsyncRwTransport::new_server(input, output));
         let stop = CancellationToken::new();
         let _stops_when_dropped = stop.clone().drop_guard();
         match Box::pin(serve_server_with_ct(self, transport, stop)).await {
@@ -266,7 +266,7 @@ impl ServerHandler for AgentServer {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(withdrawn()),
-            () = End::of(&context.extensions) => Err(withdrawn()),
+            () = Closed::of(&context.extensions) => Err(withdrawn()),
             answer = self.call(agent, message, progress) => Ok(answer::result(answer).into()),
         }
     }
@@ -286,14 +286,14 @@ impl ServerHandler for AgentServer {
 
     /// Tells the host of whoever joins or leaves, to the end of its session.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let mut comings = Comings::to(&self.runtime);
+        let mut comings = PeerChanges::to(&self.runtime);
         let telling = async {
             while comings.next().await {
                 let _ = context.peer.notify_tool_list_changed().await;
             }
         };
         tokio::select! {
-            () = End::of(&context.extensions) => {}
+            () = Closed::of(&context.extensions) => {}
             () = telling => {}
         }
     }
@@ -304,7 +304,7 @@ impl ServerHandler for AgentServer {
 
     /// The same for hosts of the protocol's revision 2026-07-28, which ask for it.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut comings = Comings::to(&self.runtime);
+        let mut comings = PeerChanges::to(&self.runtime);
         let telling = async {
             while comings.next().await {
                 let _ = subscription.sink().send(ToolListChangedNotification::default().into()).await;
@@ -312,7 +312,7 @@ impl ServerHandler for AgentServer {
         };
         tokio::select! {
             () = subscription.cancelled() => {}
-            () = End::of(&subscription.request_context().extensions) => {}
+            () = Closed::of(&subscription.request_context().extensions) => {}
             () = telling => {}
         }
         Ok(())
@@ -320,13 +320,13 @@ impl ServerHandler for AgentServer {
 }
 
 /// Who joins a runtime, and who leaves it.
-struct Comings<'a> {
+struct PeerChanges<'a> {
     runtime: &'a Runtime,
     changes: watch::Receiver<()>,
     known: Arc<Roster>,
 }
 
-impl<'a> Comings<'a> {
+impl<'a> PeerChanges<'a> {
     fn to(runtime: &'a Runtime) -> Self {
         let changes = runtime.router.registry().changes();
         Self { runtime, changes, known: roster(runtime) }
@@ -357,13 +357,13 @@ fn withdrawn() -> ErrorData {
 struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
-    steps: Steps,
+    steps: ProgressText,
     told: u32,
 }
 
 impl Progress {
     fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
-        Self { peer, token, steps: Steps::default(), told: 0 }
+        Self { peer, token, steps: ProgressText::default(), told: 0 }
     }
 
     /// Waits until it is sent, so that a host that reads slowly is not flooded. A host that is gone is not told.

@@ -18,12 +18,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::catalogue::MOST_TOOLS;
+use super::catalogue::MAX_TOOLS;
 use super::child::Child;
 use super::error::{causes, is_about_the_key};
-use super::pages::{self, Most};
+use super::pages::{self, Limits};
 use super::redacted::Redacted;
-use super::remote::{Reached, Server};
+use super::remote::{Endpoint, ServerConfig};
 use super::stdio::Stdio;
 use super::streamable_http::{self, IsUnreached};
 use super::tap::Tap;
@@ -42,14 +42,14 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What calls use of a connection. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Session {
+pub(super) struct SessionHandle {
     pub(super) peer: Peer<RoleClient>,
     /// Withdraws a request.
     pub(super) withdraw: mpsc::UnboundedSender<RequestId>,
     /// Cancelled when nothing more comes.
     pub(super) ended: CancellationToken,
     /// Told when the server seems gone.
-    pub(super) suspected: Arc<Notify>,
+    pub(super) maybe_gone: Arc<Notify>,
     /// Whether an error in sending means that nothing was sent.
     pub(super) is_unreached: IsUnreached,
 }
@@ -62,18 +62,18 @@ pub(super) struct Signals {
     /// The tools are others.
     pub(super) changed: Arc<Notify>,
     /// The server seems gone.
-    pub(super) suspected: Arc<Notify>,
+    pub(super) maybe_gone: Arc<Notify>,
     /// The server has refused a message without saying which.
-    pub(super) bounced: Arc<Notify>,
+    pub(super) rejected: Arc<Notify>,
 }
 
 /// A connection, and what holds it. Dropped, the server is ended in the background or let go.
-pub(super) struct Live {
-    pub(super) session: Session,
+pub(super) struct Session {
+    pub(super) session: SessionHandle,
     running: RunningService<RoleClient, Client>,
     child: Option<Child>,
     signals: Signals,
-    longest: usize,
+    max_message_bytes: usize,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
@@ -91,13 +91,13 @@ struct Failed {
     is_refusal: bool,
 }
 
-impl Live {
+impl Session {
     /// Starts or reaches a server, and asks what tools it has.
-    pub(super) async fn open(name: &Name, server: &Server) -> Result<(Self, Vec<Value>), String> {
+    pub(super) async fn open(name: &Name, server: &ServerConfig) -> Result<(Self, Vec<Value>), String> {
         let (limit, mut child) = (server.settings.connect_timeout, None);
         let opening = async {
             let opened = open(name, server, &mut child).await.map_err(|failed| failed.reason)?;
-            let listed = list(opened.running.peer(), server.settings.longest_message).await;
+            let listed = list(opened.running.peer(), server.settings.max_message_bytes).await;
             Ok((opened, listed.map_err(|reason| format!("could not list its tools: {reason}"))?))
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(format!("not ready within {limit:?}")));
@@ -108,25 +108,25 @@ impl Live {
         }
     }
 
-    fn new(server: &Server, opened: Opened, child: Option<Child>) -> Self {
+    fn new(server: &ServerConfig, opened: Opened, child: Option<Child>) -> Self {
         let Opened { running, signals, is_unreached } = opened;
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
-        let withdrawing = AbortOnDropHandle::new(tokio::spawn(pass_on(withdrawn, peer.clone())));
-        let listening = AbortOnDropHandle::new(tokio::spawn(listen(peer.clone())));
-        let (ended, suspected) = (signals.ended.clone(), Arc::clone(&signals.suspected));
-        let session = Session { peer, withdraw, ended, suspected, is_unreached };
-        let longest = server.settings.longest_message;
-        Self { session, running, child, signals, longest, _tasks: [withdrawing, listening] }
+        let withdrawing = AbortOnDropHandle::new(tokio::spawn(send_cancellations(withdrawn, peer.clone())));
+        let listening = AbortOnDropHandle::new(tokio::spawn(subscribe_to_changes(peer.clone())));
+        let (ended, maybe_gone) = (signals.ended.clone(), Arc::clone(&signals.maybe_gone));
+        let session = SessionHandle { peer, withdraw, ended, maybe_gone: maybe_gone, is_unreached };
+        let max_message_bytes = server.settings.max_message_bytes;
+        Self { session, running, child, signals, max_message_bytes, _tasks: [withdrawing, listening] }
     }
 
     /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
     /// of every new list of tools.
     pub(super) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
-        let Self { session, child, signals, longest, .. } = &mut self;
+        let Self { session, child, signals, max_message_bytes, .. } = &mut self;
         let gone = tokio::select! {
             () = ended(session, child) => None,
-            reason = upkeep(&session.peer, *longest, signals, relisted) => Some(reason),
+            reason = maintain(&session.peer, *max_message_bytes, signals, relisted) => Some(reason),
             () = closing.cancelled() => {
                 self.close().await;
                 return None;
@@ -151,7 +151,7 @@ impl Live {
 
 /// Connects in the way that most servers speak, and if they refuse in that of servers since 2026-07-28, which know of no
 /// `initialize`.
-async fn open(name: &Name, server: &Server, child: &mut Option<Child>) -> Result<Opened, Failed> {
+async fn open(name: &Name, server: &ServerConfig, child: &mut Option<Child>) -> Result<Opened, Failed> {
     match connect(name, server, child, ClientLifecycleMode::Initialize).await {
         Err(failed) if failed.is_refusal => {
             let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
@@ -164,24 +164,24 @@ async fn open(name: &Name, server: &Server, child: &mut Option<Child>) -> Result
 
 async fn connect(
     name: &Name,
-    server: &Server,
+    server: &ServerConfig,
     child: &mut Option<Child>,
     lifecycle: ClientLifecycleMode,
 ) -> Result<Opened, Failed> {
-    let (signals, longest) = (Signals::default(), server.settings.longest_message);
+    let (signals, max_message_bytes) = (Signals::default(), server.settings.max_message_bytes);
     let failed = |reason: String| Failed { reason, is_refusal: false };
-    let (running, is_unreached) = match &server.reached {
-        Reached::Command(command) => {
+    let (running, is_unreached) = match &server.endpoint {
+        Endpoint::Command(command) => {
             let (started, input, output) = Child::start(name, command).map_err(failed)?;
             *child = Some(started);
             // A process that refuses something is there nevertheless.
-            let signals = Signals { bounced: Arc::default(), ..signals.clone() };
-            let stdio = Redacted::new(Stdio::new(Arc::clone(name), input, output, longest), server.redaction());
+            let signals = Signals { rejected: Arc::default(), ..signals.clone() };
+            let stdio = Redacted::new(Stdio::new(Arc::clone(name), input, output, max_message_bytes), server.redaction());
             let stdio = Tap::new(stdio, signals);
             (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
         }
-        Reached::Address(address) => {
-            let http = streamable_http::transport(address, longest, &signals.suspected).map_err(failed)?;
+        Endpoint::Address(address) => {
+            let http = streamable_http::transport(address, max_message_bytes, &signals.maybe_gone).map_err(failed)?;
             let is_unreached = streamable_http::is_unreached_by(&http);
             let http = Tap::new(Redacted::new(http, server.redaction()), signals.clone());
             (Client.serve_with_lifecycle(http, lifecycle).await, is_unreached)
@@ -206,7 +206,7 @@ async fn connect(
 
 /// Has a server since 2026-07-28 tell of changes of its tools, which earlier ones do by themselves. That they come is
 /// seen as they pass.
-async fn listen(peer: Peer<RoleClient>) {
+async fn subscribe_to_changes(peer: Peer<RoleClient>) {
     if peer.peer_info().is_none_or(|info| info.protocol_version < ProtocolVersion::V_2026_07_28) {
         return;
     }
@@ -217,7 +217,7 @@ async fn listen(peer: Peer<RoleClient>) {
 }
 
 /// Waits until nothing more comes: the output has ended, or the process has, whose output something else may hold.
-async fn ended(session: &Session, child: &mut Option<Child>) {
+async fn ended(session: &SessionHandle, child: &mut Option<Child>) {
     let Some(child) = child else { return session.ended.cancelled().await };
     tokio::select! {
         () = session.ended.cancelled() => {}
@@ -227,12 +227,12 @@ async fn ended(session: &Session, child: &mut Option<Child>) {
 
 /// Lists the tools whenever they have changed, at most once in a while; ends with a reason when a server that seemed
 /// gone is.
-async fn upkeep(peer: &Peer<RoleClient>, longest: usize, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
+async fn maintain(peer: &Peer<RoleClient>, max_message_bytes: usize, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
     let mut next = Instant::now();
     loop {
         tokio::select! {
             () = changed(next, signals) => {}
-            () = suspicion(signals) => match ping(peer, signals).await {
+            () = gone_signal(signals) => match ping(peer, signals).await {
                 Ok(()) => {
                     signals.changed.notify_one();
                     continue;
@@ -240,7 +240,7 @@ async fn upkeep(peer: &Peer<RoleClient>, longest: usize, signals: &Signals, reli
                 Err(reason) => return reason,
             },
         }
-        match timeout(LISTING, list(peer, longest)).await {
+        match timeout(LISTING, list(peer, max_message_bytes)).await {
             Ok(Ok(listed)) => relisted(&listed),
             Ok(Err(error)) => tracing::warn!(error, "an MCP server did not list its changed tools"),
             Err(_) => tracing::warn!("an MCP server did not list its changed tools within {LISTING:?}"),
@@ -256,10 +256,10 @@ async fn changed(next: Instant, signals: &Signals) {
 }
 
 /// Waits until the server seems gone.
-async fn suspicion(signals: &Signals) {
+async fn gone_signal(signals: &Signals) {
     tokio::select! {
-        () = signals.suspected.notified() => {}
-        () = signals.bounced.notified() => {}
+        () = signals.maybe_gone.notified() => {}
+        () = signals.rejected.notified() => {}
     }
 }
 
@@ -272,12 +272,12 @@ async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> 
             Ok(Err(error)) => Err(format!("it is not there: {}", causes(&error))),
             Err(_) => Err(format!("it did not answer within {PING:?}")),
         },
-        () = signals.bounced.notified() => Err("it does not know us any more".to_owned()),
+        () = signals.rejected.notified() => Err("it does not know us any more".to_owned()),
     }
 }
 
 /// All entries of `tools/list`, as they are, or at least more than anybody is offered.
-async fn list(peer: &Peer<RoleClient>, longest: usize) -> Result<Vec<Value>, String> {
+async fn list(peer: &Peer<RoleClient>, max_message_bytes: usize) -> Result<Vec<Value>, String> {
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Vec::new());
     }
@@ -301,11 +301,11 @@ async fn list(peer: &Peer<RoleClient>, longest: usize) -> Result<Vec<Value>, Str
         }
         _ => None,
     };
-    pages::all(Most { entries: MOST_TOOLS, bytes: longest }, ask, read).await
+    pages::all(Limits { entries: MAX_TOOLS, bytes: max_message_bytes }, ask, read).await
 }
 
 /// Tells the server which requests nobody waits for any more.
-async fn pass_on(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<RoleClient>) {
+async fn send_cancellations(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<RoleClient>) {
     let mut telling = JoinSet::new();
     while let Some(id) = withdrawn.recv().await {
         while telling.try_join_next().is_some() {}
@@ -399,7 +399,7 @@ mod tests {
         let tap = Tap::new(Restless::new(&lists), signals.clone());
         let running = Client.serve_with_lifecycle(tap, ClientLifecycleMode::Initialize).await.unwrap();
         signals.changed.notify_one();
-        let listing = upkeep(running.peer(), 1 << 20, &signals, |_| ());
+        let listing = maintain(running.peer(), 1 << 20, &signals, |_| ());
         assert!(timeout(Duration::from_millis(9_500), listing).await.is_err());
         assert_eq!(lists.load(Ordering::Relaxed), 10);
     }

@@ -25,11 +25,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lines::{Line, Lines, answered, mended, shallow};
+use super::lines::{Line, LineDecoder, answered, cut_nesting, repaired};
 use crate::name::Name;
 
 /// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 const CHUNK: usize = 64 * 1024;
 /// How long the output of a process is read that is to end. It has been killed by then.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -41,16 +41,16 @@ pub(super) struct Stdio {
     chunk: Box<[u8]>,
     /// Which part of the chunk is not read yet.
     unread: std::ops::Range<usize>,
-    lines: Lines,
+    lines: LineDecoder,
     outbox: Arc<Outbox>,
     _writing: AbortOnDropHandle<()>,
 }
 
 impl Stdio {
-    pub(super) fn new(server: Name, input: ChildStdin, output: ChildStdout, longest_message: usize) -> Self {
+    pub(super) fn new(server: Name, input: ChildStdin, output: ChildStdout, max_message_bytes: usize) -> Self {
         let outbox = Arc::<Outbox>::default();
         let writing = AbortOnDropHandle::new(tokio::spawn(write(input, Arc::clone(&outbox))));
-        let (chunk, lines) = (vec![0; CHUNK].into_boxed_slice(), Lines::new(longest_message));
+        let (chunk, lines) = (vec![0; CHUNK].into_boxed_slice(), LineDecoder::new(max_message_bytes));
         Self { server, output: Output(Some(output)), chunk, unread: 0..0, lines, outbox, _writing: writing }
     }
 
@@ -90,9 +90,9 @@ impl Stdio {
 ///
 /// When it is neither a message nor an answer to one of ours.
 pub(super) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
-    let cut = shallow(json, DEEPEST);
+    let cut = cut_nesting(json, MAX_DEPTH);
     let json = cut.as_deref().unwrap_or(json);
-    let read = serde_json::from_slice(json).or_else(|error| match mended(json) {
+    let read = serde_json::from_slice(json).or_else(|error| match repaired(json) {
         Some(mended) => serde_json::from_slice(&mended),
         None => Err(error),
     });
@@ -155,17 +155,17 @@ impl Drop for Output {
 /// Messages that wait to be written, in their order. Only those of requests that somebody waits for are kept.
 #[derive(Default)]
 struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<SendQueue>,
     filled: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
-    letters: VecDeque<Letter>,
+struct SendQueue {
+    letters: VecDeque<OutgoingMessage>,
     is_closed: bool,
 }
 
-struct Letter {
+struct OutgoingMessage {
     /// If it is a request.
     request: Option<RequestId>,
     line: Vec<u8>,
@@ -192,7 +192,7 @@ impl Outbox {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        waiting.letters.push_back(Letter { request, line, sent });
+        waiting.letters.push_back(OutgoingMessage { request, line, sent });
         self.filled.notify_one();
         Ok(is_sent)
     }
@@ -205,7 +205,7 @@ impl Outbox {
     }
 
     /// The next letter; nothing once the outbox is closed.
-    async fn next(&self) -> Option<Letter> {
+    async fn next(&self) -> Option<OutgoingMessage> {
         loop {
             {
                 let mut waiting = self.waiting.lock();

@@ -35,15 +35,15 @@ use ids::Ids;
 use muted::Muted;
 
 /// How many requests are sent at once.
-const MOST_POSTS: usize = 256;
+const MAX_POSTS: usize = 256;
 /// The least pause before a stream is opened again, whatever the server asks for.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The transport. `suspected` is told when the server seems gone.
+/// The transport. `maybe_gone` is told when the server seems gone.
 pub(super) fn transport(
     address: &Address,
     longest: usize,
-    suspected: &Arc<Notify>,
+    maybe_gone: &Arc<Notify>,
 ) -> Result<StreamableHttpClientTransport<impl StreamableHttpClient + use<>>, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
@@ -56,13 +56,13 @@ pub(super) fn transport(
         return Err(unfit("the bearer token"));
     }
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.shown())
-        .max_concurrent_requests(MOST_POSTS)
+        .max_concurrent_requests(MAX_POSTS)
         .max_sse_event_size(longest)
         // What is pending in a session that is gone fails at once, and a new one begins.
         .reinit_on_expired_session(false)
         .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
     config.auth_header = address.bearer.clone();
-    config.retry_config = Arc::new(Resume { suspected: Arc::clone(suspected) });
+    config.retry_config = Arc::new(Resume { maybe_gone: Arc::clone(maybe_gone) });
     Ok(StreamableHttpClientTransport::with_client(Client::new(address)?, config))
 }
 
@@ -260,11 +260,11 @@ fn readable(data: String, is_first: bool) -> Option<String> {
     (is_answer || !is_first).then_some(data)
 }
 
-/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is suspected of
+/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is maybe_gone of
 /// being gone.
 #[derive(Debug)]
 struct Resume {
-    suspected: Arc<Notify>,
+    maybe_gone: Arc<Notify>,
 }
 
 impl SseRetryPolicy for Resume {
@@ -272,7 +272,7 @@ impl SseRetryPolicy for Resume {
         if failed == 0 {
             return Some(Duration::ZERO);
         }
-        self.suspected.notify_one();
+        self.maybe_gone.notify_one();
         Some(PAUSE * (1 << failed.min(8)))
     }
 }

@@ -24,30 +24,30 @@ use crate::tool::ToolContext;
 use crate::tool_call::Progress;
 
 /// How many answers to what a server asks may wait to be sent. What it asks while they do is not answered.
-const MOST_ANSWERS: usize = 1_000;
+const MAX_ANSWERS: usize = 1_000;
 /// The longest id, in bytes, of what is answered: an answer repeats it.
-const LONGEST_ID: usize = 1_000;
+const MAX_ID: usize = 1_000;
 
 /// A transport that is listened to.
 pub(super) struct Tap<T: Transport<RoleClient>> {
     transport: T,
     answers: FuturesUnordered<BoxFuture<'static, Result<(), T::Error>>>,
     signals: Signals,
-    meters: HashMap<ProgressToken, Weak<Meter>>,
+    receivers: HashMap<ProgressToken, Weak<ProgressReceiver>>,
     tokens: HashMap<RequestId, ProgressToken>,
     _ended: DropGuard,
 }
 
 /// Where the progress of one call goes. A request that has it, weakly, among its extensions is watched.
-pub(super) struct Meter {
+pub(super) struct ProgressReceiver {
     pub(super) context: ToolContext,
-    pub(super) moved: Notify,
+    pub(super) progressed: Notify,
     shown: Mutex<Option<f64>>,
 }
 
-impl Meter {
+impl ProgressReceiver {
     pub(super) fn new(context: ToolContext) -> Arc<Self> {
-        Arc::new(Self { context, moved: Notify::new(), shown: Mutex::default() })
+        Arc::new(Self { context, progressed: Notify::new(), shown: Mutex::default() })
     }
 
     /// Shows progress, unless it goes backwards.
@@ -57,7 +57,7 @@ impl Meter {
             return;
         }
         *shown = Some(sign.progress);
-        self.moved.notify_one();
+        self.progressed.notify_one();
         let message = sign.message.map(Into::into);
         self.context.progress(Progress { done: sign.progress, total: sign.total, message });
     }
@@ -67,17 +67,17 @@ impl<T: Transport<RoleClient>> Tap<T> {
     pub(super) fn new(transport: T, signals: Signals) -> Self {
         let ended = signals.ended.clone().drop_guard();
         let answers = FuturesUnordered::new();
-        Self { transport, answers, signals, meters: HashMap::new(), tokens: HashMap::new(), _ended: ended }
+        Self { transport, answers, signals, receivers: HashMap::new(), tokens: HashMap::new(), _ended: ended }
     }
 
     fn see_sent(&mut self, message: &mut TxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Request(sent) => {
                 let ClientRequest::CallToolRequest(call) = &mut sent.request else { return };
-                let meter = call.extensions_mut().remove::<Weak<Meter>>();
-                if let (Some(meter), Some(token)) = (meter, sent.request.get_meta().get_progress_token()) {
+                let receiver = call.extensions_mut().remove::<Weak<ProgressReceiver>>();
+                if let (Some(receiver), Some(token)) = (receiver, sent.request.get_meta().get_progress_token()) {
                     self.tokens.insert(sent.id.clone(), token.clone());
-                    self.meters.insert(token, meter);
+                    self.receivers.insert(token, receiver);
                 }
             }
             JsonRpcMessage::Notification(sent) => {
@@ -93,7 +93,7 @@ impl<T: Transport<RoleClient>> Tap<T> {
 
     fn forget(&mut self, id: &RequestId) {
         if let Some(token) = self.tokens.remove(id) {
-            self.meters.remove(&token);
+            self.receivers.remove(&token);
         }
     }
 
@@ -102,8 +102,8 @@ impl<T: Transport<RoleClient>> Tap<T> {
         match message {
             JsonRpcMessage::Notification(mut received) => match received.notification {
                 ServerNotification::ProgressNotification(sign) => {
-                    if let Some(meter) = self.meters.get(&sign.params.progress_token).and_then(Weak::upgrade) {
-                        meter.show(sign.params);
+                    if let Some(receiver) = self.receivers.get(&sign.params.progress_token).and_then(Weak::upgrade) {
+                        receiver.show(sign.params);
                     }
                     None
                 }
@@ -122,13 +122,13 @@ impl<T: Transport<RoleClient>> Tap<T> {
             JsonRpcMessage::Error(error) => {
                 match &error.id {
                     Some(id) => self.forget(id),
-                    None => self.signals.bounced.notify_one(),
+                    None => self.signals.rejected.notify_one(),
                 }
                 Some(JsonRpcMessage::Error(error))
             }
             JsonRpcMessage::Request(asked) => {
-                let is_short = !matches!(&asked.id, RequestId::String(id) if id.len() > LONGEST_ID);
-                if is_short && self.answers.len() < MOST_ANSWERS {
+                let is_short = !matches!(&asked.id, RequestId::String(id) if id.len() > MAX_ID);
+                if is_short && self.answers.len() < MAX_ANSWERS {
                     let answer = match answer(&asked.request) {
                         Ok(result) => JsonRpcMessage::response(result, asked.id),
                         Err(error) => JsonRpcMessage::error(error, Some(asked.id)),
@@ -221,7 +221,7 @@ mod tests {
             }
             self.asked += 1;
             let (id, method) = match self.asked {
-                1 => (json!("long".repeat(LONGEST_ID)), "ping"),
+                1 => (json!("long".repeat(MAX_ID)), "ping"),
                 2 => (json!("a"), "ping"),
                 asked => (json!(asked), "roots/list"),
             };
@@ -238,7 +238,7 @@ mod tests {
         let mut tap = Tap::new(Curious { asked: 0, taken: 500, answers: Vec::new() }, Signals::default());
         assert!(tap.receive().now_or_never().is_some_and(|end| end.is_none()), "the SDK has nothing to do");
         let answers = tap.transport.answers;
-        assert_eq!(answers.len(), 500 + MOST_ANSWERS);
+        assert_eq!(answers.len(), 500 + MAX_ANSWERS);
         assert_eq!(answers[0], json!({"jsonrpc": "2.0", "id": "a", "result": {}}));
         assert_eq!(answers[1]["error"]["code"], -32601);
     }

@@ -2,7 +2,7 @@
 //!
 //! With `AGENTOUTO_TRACE` all is traced at the level TRACE; CI looks through the trace and the output for the canaries.
 
-use agentouto::mcp::{Connections, Server, Servers};
+use agentouto::mcp::{Connections, ServerConfig, Servers};
 use agentouto::{Event, Runtime};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -25,7 +25,7 @@ fn check(what: &str, text: &str) {
 }
 
 /// A command that gets secrets in every way in which commands do.
-fn command() -> Server {
+fn command() -> ServerConfig {
     let token = format!("--token={}", canary("argument"));
     let url = format!("https://me:{}@example.com/{}/x?k={} y", canary("pass"), canary("path"), canary("query"));
     let header = format!("Authorization: Bearer {}", canary("header"));
@@ -34,10 +34,10 @@ fn command() -> Server {
 }
 
 /// An address that gets secrets in every way in which addresses do.
-fn address(address: &str) -> Server {
+fn address(address: &str) -> ServerConfig {
     let address = address.replace("://", &format!("://me:{}@", canary("pass")));
     let url = format!("{address}/{}/mcp?token={}&k={} y", canary("path"), canary("query"), canary("spaced"));
-    Server::http(url)
+    ServerConfig::http(url)
         .header("Authorization", format!("Bearer {}", canary("header")))
         .header("X-Api-Key", canary("key"))
         .header("X-Zone", "zone-of-ours")
@@ -76,7 +76,7 @@ async fn no_secret_of_a_command_is_shown() {
     let servers = Servers::new().server("srv", command());
     check("servers", &format!("{servers:?}"));
     let (runtime, connections) = (runtime(), servers.connect().await.unwrap());
-    connections.join(&runtime).unwrap();
+    connections.add_to(&runtime).unwrap();
     for by in ["result", "error", "protocol_error", "progress", "crash"] {
         check_call(&runtime, "do", json!({"what": "reveal", "by": by}), matches!(by, "result" | "progress")).await;
     }
@@ -93,9 +93,9 @@ async fn no_secret_of_an_address_is_shown() {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/indiscreet.py"));
     let counterpart = Counterpart::start(command).await;
     let server = || address(&counterpart.address);
-    check("server", &format!("{:?} {:?}", server(), Server::http(format!("ht!tp://{CANARY}"))));
+    check("server", &format!("{:?} {:?}", server(), ServerConfig::http(format!("ht!tp://{CANARY}"))));
     let (runtime, connections) = (runtime(), Servers::new().server("srv", server()).connect().await.unwrap());
-    connections.join(&runtime).unwrap();
+    connections.add_to(&runtime).unwrap();
     for tool in ["result", "error", "protocol_error", "status", "denied", "scope", "garbled", "progress", "resumed"] {
         check_call(&runtime, tool, json!({}), matches!(tool, "result" | "progress" | "resumed")).await;
     }
@@ -111,7 +111,7 @@ async fn no_secret_of_an_address_is_shown() {
     let (answer, _) = told(&runtime, "result", json!({})).await;
     check("gone", &answer);
     assert!(answer.contains("\"is_error\":true"), "{answer}");
-    for unreached in [server(), Server::http(format!("ht!tp://{CANARY}"))] {
+    for unreached in [server(), ServerConfig::http(format!("ht!tp://{CANARY}"))] {
         let failed = Servers::new().server("srv", unreached).connect().await.unwrap_err();
         check("unreached", &format!("{failed} {failed:?}"));
     }

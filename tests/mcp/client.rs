@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agentouto::mcp::{Error, Server, Servers};
+use agentouto::mcp::{Error, ServerConfig, Servers};
 use agentouto::{AttachmentKind, AttachmentSource, EventKind, Runtime};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,9 +18,9 @@ fn node(package: &str) -> [String; 1] {
     [installed(&format!("node_modules/@modelcontextprotocol/{package}/dist/index.js")).to_str().unwrap().to_owned()]
 }
 
-fn everything() -> Server {
+fn everything() -> ServerConfig {
     let [script] = node("server-everything");
-    Server::stdio(installed("node"), [script.as_str(), "stdio"])
+    ServerConfig::stdio(installed("node"), [script.as_str(), "stdio"])
 }
 
 /// The same server over HTTP, on that port; 0 is any.
@@ -32,8 +32,8 @@ async fn everything_over_http(port: u16) -> Counterpart {
     Counterpart::start(command).await
 }
 
-fn address(counterpart: &Counterpart) -> Server {
-    Server::http(format!("{}/mcp", counterpart.address))
+fn address(counterpart: &Counterpart) -> ServerConfig {
+    ServerConfig::http(format!("{}/mcp", counterpart.address))
 }
 
 async fn text(runtime: &Runtime, tool: &str, arguments: Value) -> String {
@@ -41,7 +41,7 @@ async fn text(runtime: &Runtime, tool: &str, arguments: Value) -> String {
 }
 
 /// What any client must be able to do with the everything server.
-async fn everything_works(server: Server) {
+async fn everything_works(server: ServerConfig) {
     let (runtime, servers) = with(server).await;
     let names = offered(&runtime).await;
     assert!(names.is_sorted() && names.len() >= 12, "{names:?}");
@@ -104,7 +104,7 @@ async fn everything_works_over_http() {
 }
 
 /// Progress of a real server arrives as events, and withdrawing its call does no harm.
-async fn progress_works(server: Server) {
+async fn progress_works(server: ServerConfig) {
     let (runtime, _servers) = with(server).await;
     let long = order("trigger-long-running-operation", json!({"duration": 1, "steps": 4}));
     let mut pending = runtime.user("user").forward("clerk", long.clone());
@@ -143,7 +143,7 @@ async fn progress_works_over_http() {
 }
 
 /// A thousand calls at once, of agents.
-async fn a_thousand_calls(server: Server) {
+async fn a_thousand_calls(server: ServerConfig) {
     let (runtime, _servers) = with(server).await;
     let began = Instant::now();
     let calls = (0..1_000).map(|n| {
@@ -223,9 +223,10 @@ async fn fault_101_a_session_that_is_gone_is_replaced() {
 #[tokio::test]
 async fn an_http_server_that_is_not_there_is_named() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Servers::new().server("web", Server::http(format!("http://{free}/mcp"))).connect().await.unwrap_err();
+    let error =
+        Servers::new().server("web", ServerConfig::http(format!("http://{free}/mcp"))).connect().await.unwrap_err();
     assert!(error.to_string().starts_with("MCP server `web`: could not connect: "), "{error}");
-    let header = Server::http(format!("http://{free}/mcp")).header("bad header", "secret");
+    let header = ServerConfig::http(format!("http://{free}/mcp")).header("bad header", "secret");
     let error = Servers::new().server("web", header).connect().await.unwrap_err();
     assert_eq!(error.to_string(), "MCP server `web`: `bad header` cannot be the name of a header");
 }
@@ -234,7 +235,7 @@ async fn an_http_server_that_is_not_there_is_named() {
 async fn headers_and_token_are_sent_and_no_error_shows_them() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?key=canary-query", listener.local_addr().unwrap());
-    let server = Server::http(url).bearer_token("canary-token").header("X-Other", "canary-header");
+    let server = ServerConfig::http(url).bearer_token("canary-token").header("X-Other", "canary-header");
     let refuse = async || {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();
@@ -264,7 +265,8 @@ async fn the_filesystem_server_reads_and_writes_where_it_may() {
     let place = folder("files").canonicalize().unwrap();
     std::fs::write(place.join("a.txt"), "inside").unwrap();
     let [script] = node("server-filesystem");
-    let (runtime, _servers) = with(Server::stdio(installed("node"), [script.as_str(), place.to_str().unwrap()])).await;
+    let (runtime, _servers) =
+        with(ServerConfig::stdio(installed("node"), [script.as_str(), place.to_str().unwrap()])).await;
     assert_eq!(text(&runtime, "read_text_file", json!({"path": place.join("a.txt")})).await, "inside");
     text(&runtime, "write_file", json!({"path": place.join("b.txt"), "content": "new"})).await;
     assert_eq!(std::fs::read_to_string(place.join("b.txt")).unwrap(), "new");
@@ -291,7 +293,7 @@ async fn servers_of_python_work_and_share_a_runtime_with_those_of_node() {
     }});
     let servers = Servers::from_json(&entry.to_string()).unwrap().server("everything", everything());
     let (runtime, servers) = (runtime(), servers.connect().await.unwrap());
-    servers.join(&runtime).unwrap();
+    servers.add_to(&runtime).unwrap();
     let time = json!({"source_timezone": "Asia/Seoul", "time": "09:00", "target_timezone": "UTC"});
     let converted = text(&runtime, "convert_time", time).await;
     assert!(converted.contains("T00:00:00+00:00"), "{converted}");
@@ -309,7 +311,7 @@ async fn two_of_the_same_server_have_every_tool_twice_by_their_names() {
     }
     let servers = Servers::new().server("one", everything()).server("two", everything()).connect().await.unwrap();
     let runtime = runtime();
-    servers.join(&runtime).unwrap();
+    servers.add_to(&runtime).unwrap();
     let names = offered(&runtime).await;
     assert!(names.iter().all(|name| name.starts_with("one__") || name.starts_with("two__")), "{names:?}");
     assert_eq!(text(&runtime, "two__echo", json!({"message": "2"})).await, "Echo: 2");
@@ -325,7 +327,7 @@ async fn fault_112_a_server_behind_npx_ends_with_all_that_npx_started() {
     }
     let place = installed("package.json").parent().unwrap().display().to_string();
     let mark = format!("mark-{}", std::process::id());
-    let npx = Server::stdio("npx", ["--offline", "--prefix", &place, "mcp-server-everything", "stdio", &mark]);
+    let npx = ServerConfig::stdio("npx", ["--offline", "--prefix", &place, "mcp-server-everything", "stdio", &mark]);
     // Where the system has no Node, the counterparts brought one.
     let path = format!("{}:{place}/venv/bin", std::env::var("PATH").unwrap());
     let (runtime, servers) = with(npx.env("PATH", path).connect_timeout(2 * LIMIT)).await;

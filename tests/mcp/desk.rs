@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agentouto::mcp::{Connections, Server, Servers};
+use agentouto::mcp::{Connections, ServerConfig, Servers};
 use agentouto::providers::scripted::Scripted;
 use agentouto::{Agent, ChatMessage, Reply, Request, Runtime, ToolOutput};
 use serde_json::{Value, json};
@@ -77,15 +77,15 @@ pub(crate) async fn until_offered(runtime: &Runtime, expected: &[&str]) {
 }
 
 /// The hostile server.
-pub(crate) fn hostile(arguments: &[&str]) -> Server {
+pub(crate) fn hostile(arguments: &[&str]) -> ServerConfig {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/hostile.py");
-    Server::stdio("python3", [&[script], arguments].concat())
+    ServerConfig::stdio("python3", [&[script], arguments].concat())
 }
 
 /// A runtime that has the tools of one server.
-pub(crate) async fn with(server: Server) -> (Runtime, Connections) {
+pub(crate) async fn with(server: ServerConfig) -> (Runtime, Connections) {
     let (runtime, connections) = (runtime(), Servers::new().server("srv", server).connect().await.unwrap());
-    connections.join(&runtime).unwrap();
+    connections.add_to(&runtime).unwrap();
     (runtime, connections)
 }
 

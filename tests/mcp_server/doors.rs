@@ -101,7 +101,7 @@ async fn a_request_with_two_hosts_is_refused() {
 #[tokio::test]
 async fn a_connection_beyond_the_most_waits_until_another_closes() {
     let (runtime, _keeper) = team();
-    let bound = mcp::serve(&runtime).http("127.0.0.1:0").most_connections(2).bind().await.unwrap();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").max_connections(2).bind().await.unwrap();
     let (address, url) = (bound.local_addr(), bound.url());
     let serving = tokio::spawn(bound.serve());
     let silent = TcpStream::connect(address).await.unwrap();

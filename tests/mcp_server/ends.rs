@@ -94,7 +94,7 @@ async fn dropping_the_server_withdraws_all_calls() {
 async fn a_session_is_closed_when_it_is_abandoned_and_not_while_a_call_is_answered() {
     let (runtime, mut keeper) = team();
     let patience = Duration::from_millis(100);
-    let bound = mcp::serve(&runtime).http("127.0.0.1:0").session_patience(patience).bind().await.unwrap();
+    let bound = mcp::serve(&runtime).http("127.0.0.1:0").session_idle_timeout(patience).bind().await.unwrap();
     let url = bound.url();
     let serving = tokio::spawn(bound.serve());
 

@@ -29,15 +29,15 @@ use super::{AgentServer, ServeError};
 const PATH: &str = "/mcp";
 const SCHEME: &[u8] = b"Bearer ";
 /// The largest body of a request, in bytes.
-const MOST_BODY: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 /// How long a request's head may take, and a connection may stay without a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a request's body may take.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// How many sessions there may be.
-const MOST_SESSIONS: usize = 1_000;
+const MAX_SESSIONS: usize = 1_000;
 /// How many connections there may be: half as many as the files that a process may usually open.
-const MOST_CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 /// How long a session that is not used is kept.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// needs a [bearer token](HttpServer::bearer_token); what encrypts the connection must stand in front.
 ///
 /// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions and
-/// [so many connections](HttpServer::most_connections).
+/// [so many connections](HttpServer::max_connections).
 #[must_use = "nothing is served until it is bound"]
 pub struct HttpServer {
     server: AgentServer,
@@ -58,7 +58,7 @@ pub struct HttpServer {
     hosts: Vec<String>,
     token: Option<String>,
     patience: Duration,
-    most_connections: usize,
+    max_connections: usize,
 }
 
 impl HttpServer {
@@ -71,7 +71,7 @@ impl HttpServer {
             hosts,
             token: None,
             patience: PATIENCE,
-            most_connections: MOST_CONNECTIONS,
+            max_connections: MAX_CONNECTIONS,
         }
     }
 
@@ -96,15 +96,15 @@ impl HttpServer {
 
     /// How long a session is kept of which no request is answered and to which nobody listens; its calls are withdrawn
     /// then. Default: 5 minutes.
-    pub fn session_patience(mut self, patience: Duration) -> Self {
+    pub fn session_idle_timeout(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
     /// How many connections there may be at once. A further one waits until another closes; one without a request is closed
     /// after 10 s. Default: 512. A host has one for each call and one on which it listens.
-    pub fn most_connections(mut self, most: usize) -> Self {
-        self.most_connections = most.max(1);
+    pub fn max_connections(mut self, most: usize) -> Self {
+        self.max_connections = most.max(1);
         self
     }
 
@@ -129,14 +129,14 @@ impl HttpServer {
         }
         let listener = TcpListener::bind(&addresses[..]).await.map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
-        let sessions = Arc::new(Sessions::new(MOST_SESSIONS, self.patience));
+        let sessions = Arc::new(Sessions::new(MAX_SESSIONS, self.patience));
         let stop = CancellationToken::new();
         let config = self.config(local).with_cancellation_token(stop.clone());
         let server = self.server;
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
-        let gate = Arc::new(Gate { token: self.token });
+        let gate = Arc::new(Auth { token: self.token });
         let routes = Router::new().route_service(PATH, service).layer(from_fn_with_state(gate, pass));
-        Ok(BoundServer { listener, local, routes, sessions, stop, most_connections: self.most_connections })
+        Ok(BoundServer { listener, local, routes, sessions, stop, max_connections: self.max_connections })
     }
 
     fn config(&self, local: SocketAddr) -> StreamableHttpServerConfig {
@@ -146,7 +146,7 @@ impl HttpServer {
             .with_allowed_origins(self.origins.iter().cloned().chain(own))
             .enforce_origin_validation()
             .with_allowed_hosts(hosts)
-            .with_max_request_body_bytes(MOST_BODY)
+            .with_max_request_body_bytes(MAX_BODY)
     }
 }
 
@@ -159,7 +159,7 @@ pub struct BoundServer {
     routes: Router,
     sessions: Arc<Sessions>,
     stop: CancellationToken,
-    most_connections: usize,
+    max_connections: usize,
 }
 
 impl BoundServer {
@@ -183,8 +183,8 @@ impl BoundServer {
         let mut cleaning = std::pin::pin!(self.sessions.close_abandoned());
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if connections.len() < self.most_connections => match accepted {
-                    Ok((stream, _)) => { connections.spawn(attend(stream, self.routes.clone())); }
+                accepted = self.listener.accept(), if connections.len() < self.max_connections => match accepted {
+                    Ok((stream, _)) => { connections.spawn(serve_connection(stream, self.routes.clone())); }
                     Err(error) => {
                         // Such as too many open files: it passes.
                         tracing::warn!(%error, "a connection could not be accepted");
@@ -198,7 +198,7 @@ impl BoundServer {
     }
 }
 
-async fn attend(stream: TcpStream, routes: Router) {
+async fn serve_connection(stream: TcpStream, routes: Router) {
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -209,11 +209,11 @@ async fn attend(stream: TcpStream, routes: Router) {
 }
 
 /// What a request must show to pass.
-struct Gate {
+struct Auth {
     token: Option<String>,
 }
 
-impl Gate {
+impl Auth {
     /// Takes the same time for every token of the right length. The name of the scheme may be
     /// [in any case](https://www.rfc-editor.org/rfc/rfc9110#section-11.1).
     fn admits(&self, headers: &HeaderMap) -> bool {
@@ -225,7 +225,7 @@ impl Gate {
     }
 }
 
-async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+async fn pass(State(gate): State<Arc<Auth>>, request: Request, next: Next) -> Response {
     // What stands before us may have looked at another than the SDK does: https://www.rfc-editor.org/rfc/rfc9112#section-3.2
     if request.headers().get_all(HOST).iter().nth(1).is_some() {
         return (StatusCode::BAD_REQUEST, "a request has one `Host` header").into_response();
@@ -236,7 +236,7 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
     }
     let (head, body) = request.into_parts();
     let ends = head.method == Method::DELETE;
-    let body = match timeout(BODY_TIME, to_bytes(body, MOST_BODY)).await {
+    let body = match timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "a request may have 1 MiB").into_response(),
         Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the request's body took too long").into_response(),

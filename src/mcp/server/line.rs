@@ -9,17 +9,17 @@ use rmcp::transport::Transport;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A transport whose messages carry its [`End`].
-pub(super) struct Line<T> {
+pub(super) struct ClosableTransport<T> {
     transport: T,
-    end: End,
+    end: Closed,
     _ends_when_dropped: DropGuard,
 }
 
 /// The end of the line that a message came over.
 #[derive(Clone)]
-pub(super) struct End(CancellationToken);
+pub(super) struct Closed(CancellationToken);
 
-impl End {
+impl Closed {
     /// Waits for the end of the line that the message with these extensions came over. Never ends for one that came by
     /// itself, without a line.
     pub(super) async fn of(extensions: &Extensions) {
@@ -30,14 +30,14 @@ impl End {
     }
 }
 
-impl<T> Line<T> {
+impl<T> ClosableTransport<T> {
     pub(super) fn new(transport: T) -> Self {
         let end = CancellationToken::new();
-        Self { transport, end: End(end.clone()), _ends_when_dropped: end.drop_guard() }
+        Self { transport, end: Closed(end.clone()), _ends_when_dropped: end.drop_guard() }
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Line<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for ClosableTransport<T> {
     type Error = T::Error;
 
     fn send(

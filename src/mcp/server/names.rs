@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::name::Name;
 
 /// The longest name that a tool may have, in bytes.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// A tool's name for each of the names, in their order, each different from the others.
 ///
@@ -29,7 +29,7 @@ pub(super) fn tool_names<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> V
 
 /// Whether it can be a tool's name as it is.
 pub(super) fn is_fit(name: &str) -> bool {
-    (1..=LONGEST).contains(&name.len()) && name.bytes().all(is_kept)
+    (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(is_kept)
 }
 
 fn is_kept(byte: u8) -> bool {
@@ -49,7 +49,7 @@ fn made_of(name: &str, attempt: u32) -> String {
     let readable = if kept.is_empty() { "agent" } else { kept };
     let digits = digest(name, attempt);
     // All of it is ASCII.
-    format!("{}-{digits:08x}", &readable[..readable.len().min(LONGEST - 9)])
+    format!("{}-{digits:08x}", &readable[..readable.len().min(MAX_LENGTH - 9)])
 }
 
 /// [FNV-1a](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv) of the attempt and the name, 32 bits.

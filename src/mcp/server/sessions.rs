@@ -16,20 +16,20 @@ use rmcp::transport::streamable_http_server::session::local::{LocalSessionManage
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use tokio::time::{Instant, sleep};
 
-use super::line::Line;
+use super::line::ClosableTransport;
 
 /// The sessions that are open.
 pub(super) struct Sessions {
     open: LocalSessionManager,
-    uses: Uses,
+    uses: Activities,
     most: usize,
     patience: Duration,
 }
 
 /// How each open session is used.
-type Uses = Arc<Mutex<HashMap<SessionId, Use>>>;
+type Activities = Arc<Mutex<HashMap<SessionId, Activity>>>;
 
-struct Use {
+struct Activity {
     /// How many streams of it are open.
     streams: usize,
     /// When it was last used, if no stream is open.
@@ -43,14 +43,14 @@ impl Sessions {
     pub(super) fn new(most: usize, patience: Duration) -> Self {
         let mut open = LocalSessionManager::default();
         open.session_config.keep_alive = None;
-        Self { open, uses: Uses::default(), most, patience }
+        Self { open, uses: Activities::default(), most, patience }
     }
 
     /// Closes sessions that are abandoned, for as long as it is awaited.
     pub(super) async fn close_abandoned(&self) {
         loop {
             sleep(self.patience / 4).await;
-            let is_abandoned = |usage: &Use| usage.streams == 0 && usage.last.elapsed() >= self.patience;
+            let is_abandoned = |usage: &Activity| usage.streams == 0 && usage.last.elapsed() >= self.patience;
             let abandoned: Vec<_> =
                 self.uses.lock().iter().filter(|(_, usage)| is_abandoned(usage)).map(|(id, _)| id.clone()).collect();
             for id in abandoned {
@@ -61,19 +61,19 @@ impl Sessions {
     }
 
     /// Marks the session as used until the value is dropped.
-    fn using(&self, id: &SessionId) -> Using {
+    fn using(&self, id: &SessionId) -> ActivityGuard {
         change(&self.uses, id, |usage| usage.streams += 1);
-        Using { id: id.clone(), uses: Arc::clone(&self.uses), request: None }
+        ActivityGuard { id: id.clone(), uses: Arc::clone(&self.uses), request: None }
     }
 }
 
-struct Using {
+struct ActivityGuard {
     id: SessionId,
-    uses: Uses,
+    uses: Activities,
     request: Option<RequestId>,
 }
 
-impl Using {
+impl ActivityGuard {
     /// The same for a request. `None` if another of that id is not answered yet: the SDK would forget that.
     fn answering(mut self, request: &RequestId) -> Option<Self> {
         let mut is_new = true;
@@ -93,7 +93,7 @@ impl Using {
     }
 }
 
-impl Drop for Using {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         change(&self.uses, &self.id, |usage| {
             usage.streams -= 1;
@@ -102,7 +102,7 @@ impl Drop for Using {
     }
 }
 
-fn change(uses: &Uses, id: &SessionId, change: impl FnOnce(&mut Use)) {
+fn change(uses: &Activities, id: &SessionId, change: impl FnOnce(&mut Activity)) {
     if let Some(usage) = uses.lock().get_mut(id) {
         change(usage);
         usage.last = Instant::now();
@@ -120,15 +120,15 @@ pub(super) enum SessionError {
 
 impl SessionManager for Sessions {
     type Error = SessionError;
-    type Transport = Line<<LocalSessionManager as SessionManager>::Transport>;
+    type Transport = ClosableTransport<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
         if self.uses.lock().len() >= self.most {
             return Err(SessionError::TooMany(self.most));
         }
         let (id, transport) = self.open.create_session().await?;
-        self.uses.lock().insert(id.clone(), Use { streams: 0, last: Instant::now(), requests: HashSet::new() });
-        Ok((id, Line::new(transport)))
+        self.uses.lock().insert(id.clone(), Activity { streams: 0, last: Instant::now(), requests: HashSet::new() });
+        Ok((id, ClosableTransport::new(transport)))
     }
 
     async fn initialize_session(

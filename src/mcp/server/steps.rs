@@ -9,11 +9,11 @@ use crate::name::Name;
 
 /// Puts the events of one call and all below it into words. It remembers who serves which call.
 #[derive(Default)]
-pub(super) struct Steps {
+pub(super) struct ProgressText {
     callees: HashMap<CallId, Name>,
 }
 
-impl Steps {
+impl ProgressText {
     /// What the event is, in a few words without what was said; `None` for one that is no step.
     pub(super) fn words(&mut self, event: &Event) -> Option<String> {
         if let EventKind::Forward { forward } = &event.kind {

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 /// How many ids that hold a secret are known at a time, and how long they may be, in bytes.
-const MOST: usize = 1_000;
-const LONGEST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
+const MAX_LENGTH: usize = 1_000;
 
 /// Ids that hold a secret, each with the one that stands for it.
 #[derive(Default)]
@@ -17,7 +17,7 @@ impl Ids {
         if !is_secret(&id) {
             return Some(id);
         }
-        if id.len() > LONGEST {
+        if id.len() > MAX_LENGTH {
             return None;
         }
         let mut known = self.0.lock();
@@ -26,7 +26,7 @@ impl Ids {
         }
         let shown = uuid::Uuid::new_v4().to_string();
         known.push_back([id, shown.clone()]);
-        if known.len() > MOST {
+        if known.len() > MAX_ENTRIES {
             known.pop_front();
         }
         Some(shown)
@@ -52,10 +52,10 @@ mod tests {
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!(ids.shown("canary-1".to_owned(), is_secret), Some(shown.clone()));
         assert_eq!([ids.sent(&shown), ids.sent("plain")], ["canary-1", "plain"]);
-        assert_eq!(ids.shown("canary".repeat(LONGEST), is_secret), None);
-        for number in 0..10 * MOST {
+        assert_eq!(ids.shown("canary".repeat(MAX_LENGTH), is_secret), None);
+        for number in 0..10 * MAX_ENTRIES {
             ids.shown(format!("canary {number}"), is_secret);
         }
-        assert_eq!(ids.0.lock().len(), MOST);
+        assert_eq!(ids.0.lock().len(), MAX_ENTRIES);
     }
 }
