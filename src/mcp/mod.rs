@@ -63,67 +63,23 @@
 //! file, and an attachment that is not base64 becomes a note. Errors, of the tool and of the protocol, are told to the model.
 
 #[cfg(feature = "mcp-client")]
-mod catalogue;
-#[cfg(feature = "mcp-client")]
-mod child;
-#[cfg(feature = "mcp-client")]
-mod connection;
-#[cfg(feature = "mcp-client")]
-mod connections;
-#[cfg(feature = "mcp-client")]
-mod definition;
-#[cfg(feature = "mcp-client")]
-mod error;
-#[cfg(feature = "mcp-client")]
-mod file;
-#[cfg(feature = "mcp-client")]
-mod lines;
-#[cfg(feature = "mcp-client")]
-mod link;
-#[cfg(feature = "mcp-client")]
-mod member;
-#[cfg(feature = "mcp-client")]
-mod names;
-#[cfg(feature = "mcp-client")]
-mod offered;
-#[cfg(feature = "mcp-client")]
-mod output;
-#[cfg(feature = "mcp-client")]
-mod overflow;
-#[cfg(feature = "mcp-client")]
-mod pages;
-#[cfg(feature = "mcp-client")]
-mod redacted;
-#[cfg(feature = "mcp-client")]
-mod redaction;
-#[cfg(feature = "mcp-client")]
-mod remote;
-#[cfg(feature = "mcp-client")]
-mod request;
+mod client;
 #[cfg(feature = "mcp-server")]
 mod server;
 #[cfg(feature = "mcp-client")]
-mod session;
-#[cfg(feature = "mcp-client")]
-mod stdio;
-#[cfg(feature = "mcp-client")]
-mod streamable_http;
-#[cfg(feature = "mcp-client")]
-mod tap;
-#[cfg(feature = "mcp-client")]
-mod visible;
+mod transport;
 
 #[cfg(feature = "mcp-client")]
-pub use catalogue::OnChange;
+pub use client::catalogue::OnChange;
 #[cfg(feature = "mcp-client")]
-pub use connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource};
+pub use client::config::ServerConfig;
 #[cfg(feature = "mcp-client")]
-pub use connections::{Connections, Pins, Servers, ToolInfo};
+pub use client::connection::{Connection, Prompt, PromptArgument, PromptMessage, Resource};
 #[cfg(feature = "mcp-client")]
-pub use definition::{Fingerprint, RefusedTool};
+pub use client::connections::{Connections, Pins, Servers, ToolInfo};
 #[cfg(feature = "mcp-client")]
-pub use error::Error;
+pub use client::definition::{Fingerprint, RefusedTool};
 #[cfg(feature = "mcp-client")]
-pub use remote::ServerConfig;
+pub use client::error::Error;
 #[cfg(feature = "mcp-server")]
 pub use server::{AgentServer, BoundServer, HttpServer, ServeError, serve};

@@ -8,7 +8,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A transport whose messages carry its [`End`].
+/// A transport whose messages carry its [`Closed`].
 pub(super) struct ClosableTransport<T> {
     transport: T,
     end: Closed,

@@ -25,7 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lines::{Line, LineDecoder, answered, cut_nesting, repaired};
+use crate::mcp::transport::line_decoder::{Line, LineDecoder, answered, cut_nesting, repaired};
 use crate::name::Name;
 
 /// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
@@ -35,7 +35,7 @@ const CHUNK: usize = 64 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What a client speaks to a process through.
-pub(super) struct Stdio {
+pub(crate) struct Stdio {
     server: Name,
     output: Output,
     chunk: Box<[u8]>,
@@ -47,7 +47,7 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    pub(super) fn new(server: Name, input: ChildStdin, output: ChildStdout, max_message_bytes: usize) -> Self {
+    pub(crate) fn new(server: Name, input: ChildStdin, output: ChildStdout, max_message_bytes: usize) -> Self {
         let outbox = Arc::<Outbox>::default();
         let writing = AbortOnDropHandle::new(tokio::spawn(write(input, Arc::clone(&outbox))));
         let (chunk, lines) = (vec![0; CHUNK].into_boxed_slice(), LineDecoder::new(max_message_bytes));
@@ -89,7 +89,7 @@ impl Stdio {
 /// # Errors
 ///
 /// When it is neither a message nor an answer to one of ours.
-pub(super) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+pub(crate) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
     let cut = cut_nesting(json, MAX_DEPTH);
     let json = cut.as_deref().unwrap_or(json);
     let read = serde_json::from_slice(json).or_else(|error| match repaired(json) {

@@ -12,8 +12,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-use super::remote::{Address, Command};
-use super::visible::visible;
+use crate::mcp::client::config::{Address, Command};
+use crate::mcp::client::visible::visible;
 use crate::secrets::{MIN_LENGTH, Secrets};
 
 /// What words in the names of credentials end with, in lower case.
@@ -78,18 +78,18 @@ const MAX_PLAIN: usize = 32;
 
 /// The secrets of one server's configuration.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Redaction {
+pub(crate) struct Redaction {
     /// What no text of the server may show.
     credentials: Secrets,
     /// The credentials and all else that the server was given: what no text about a failure and no log may show.
     given: Secrets,
     /// Whether there is anything of these.
-    pub(super) hides: bool,
+    pub(crate) hides: bool,
 }
 
 impl Redaction {
     /// The environment and the arguments of a command.
-    pub(super) fn of_command(command: &Command) -> Self {
+    pub(crate) fn of_command(command: &Command) -> Self {
         let mut redaction = Self::default();
         for (name, value) in &command.env {
             redaction.add_named(&name.to_string_lossy(), &value.to_string_lossy());
@@ -106,7 +106,7 @@ impl Redaction {
     }
 
     /// The token, the headers, and of the URL all but the host.
-    pub(super) fn of_address(address: &Address) -> Self {
+    pub(crate) fn of_address(address: &Address) -> Self {
         let mut redaction = Self::default();
         if let Some(token) = &address.bearer {
             redaction.add(true, token);
@@ -123,12 +123,12 @@ impl Redaction {
     }
 
     /// A text of the server without its credentials.
-    pub(super) fn of_result<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(crate) fn of_result<'t>(&self, text: &'t str) -> Cow<'t, str> {
         redact(&self.credentials, text)
     }
 
     /// A text about a failure, or for a log, with nothing that the server was given.
-    pub(super) fn of_failure<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(crate) fn of_failure<'t>(&self, text: &'t str) -> Cow<'t, str> {
         redact(&self.given, text)
     }
 
@@ -298,14 +298,13 @@ fn is_key(part: &str) -> bool {
 fn is_plain(value: &str) -> bool {
     let is_option = value.starts_with("--") && !value.contains('=');
     let is_path = ["/", "./", "../", "~/", "@"].iter().any(|start| value.starts_with(start));
-    (is_option || is_path)
-        && value.split(['/', '@']).all(|part| part.len() <= MAX_PLAIN && !part.contains([' ', ':']))
+    (is_option || is_path) && value.split(['/', '@']).all(|part| part.len() <= MAX_PLAIN && !part.contains([' ', ':']))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::remote::{Endpoint, ServerConfig};
+    use crate::mcp::client::config::{Endpoint, ServerConfig};
 
     fn redaction(server: &ServerConfig) -> Redaction {
         match &server.endpoint {

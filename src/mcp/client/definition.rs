@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::names;
-use super::visible::{hidden, short, visible};
+use crate::mcp::client::names;
+use crate::mcp::client::visible::{hidden, short, visible};
 use crate::schema::guard;
 
 /// The longest description, in bytes.
@@ -21,21 +21,21 @@ const MAX_REASON: usize = 1_000;
 
 /// A tool as its server defines it.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(crate) struct Definition {
     /// What the server calls it.
-    pub(super) tool: Arc<str>,
+    pub(crate) tool: Arc<str>,
     /// That name with the characters that models' servers take.
-    pub(super) clean: String,
+    pub(crate) clean: String,
     /// What it does, with nothing in it that cannot be seen.
-    pub(super) description: Arc<str>,
+    pub(crate) description: Arc<str>,
     /// What it takes: the same schema, with nothing in it that cannot be seen.
-    pub(super) parameters: Value,
-    pub(super) fingerprint: Fingerprint,
+    pub(crate) parameters: Value,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Definition {
     /// Reads an entry of `tools/list`; says why it is refused otherwise.
-    pub(super) fn read(entry: &Value) -> Result<Self, RefusedTool> {
+    pub(crate) fn read(entry: &Value) -> Result<Self, RefusedTool> {
         let tool: Arc<str> = entry["name"].as_str().unwrap_or_default().into();
         let refused = |reason: String| RefusedTool::new(&tool, reason);
         let clean = names::clean(&tool).map_err(refused)?;
@@ -141,12 +141,12 @@ pub struct RefusedTool {
 }
 
 impl RefusedTool {
-    pub(super) fn new(tool: &str, reason: impl AsRef<str>) -> Self {
+    pub(crate) fn new(tool: &str, reason: impl AsRef<str>) -> Self {
         let tool: String = tool.chars().take(64).flat_map(char::escape_default).collect();
         Self { server: "".into(), tool: tool.into(), reason: short(&visible(reason.as_ref()), MAX_REASON).into() }
     }
 
-    pub(super) fn of(mut self, server: &Arc<str>) -> Self {
+    pub(crate) fn of(mut self, server: &Arc<str>) -> Self {
         self.server = Arc::clone(server);
         self
     }

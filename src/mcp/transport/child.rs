@@ -26,9 +26,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lines::{Line, LineDecoder};
-use super::redaction::Redaction;
-use super::remote::Command;
+use crate::mcp::client::config::Command;
+use crate::mcp::client::redaction::Redaction;
+use crate::mcp::transport::line_decoder::{Line, LineDecoder};
 use crate::name::Name;
 
 /// Of our environment, what programs need to run at all.
@@ -71,14 +71,14 @@ const GRACE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running process. Dropped, it is ended in the background.
-pub(super) struct Child {
+pub(crate) struct Child {
     group: Option<Group>,
     said: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Child {
     /// Starts the command; gives its standard streams.
-    pub(super) fn start(server: &Name, command: &Command) -> Result<(Self, ChildStdin, ChildStdout), String> {
+    pub(crate) fn start(server: &Name, command: &Command) -> Result<(Self, ChildStdin, ChildStdout), String> {
         Self::spawn(server, command).map_err(|error| {
             let program = command.program.display();
             match command.folder.as_ref().filter(|folder| !folder.is_dir()) {
@@ -115,14 +115,14 @@ impl Child {
     }
 
     /// Waits until the process exits; what it has started may live on.
-    pub(super) async fn exited(&mut self) {
+    pub(crate) async fn exited(&mut self) {
         if let Some(group) = &mut self.group {
             group.exited().await;
         }
     }
 
     /// Ends the process, whose input is closed, with its group, and waits until it has.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         if let Some(group) = &mut self.group {
             group.end().await;
         }
@@ -130,7 +130,7 @@ impl Child {
     }
 
     /// Says how the process ended and what it said last. What still lives is sent SIGTERM, and ended in the background.
-    pub(super) async fn end(mut self) -> String {
+    pub(crate) async fn end(mut self) -> String {
         let Some(group) = &mut self.group else { return "it ended".to_owned() };
         let how = match timeout(PATIENCE, group.process.inner_mut().wait()).await {
             Ok(Ok(status)) => format!("it ended ({status})"),

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::definition::{Definition, Fingerprint, RefusedTool};
-use super::remote::Settings;
+use crate::mcp::client::config::Settings;
+use crate::mcp::client::definition::{Definition, Fingerprint, RefusedTool};
 
 /// The most tools of one server, and the most that are approved because they are seen for the first time.
-pub(super) const MAX_TOOLS: usize = 10_000;
+pub(crate) const MAX_TOOLS: usize = 10_000;
 
 /// What becomes of a tool whose definition is not the one that was approved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnChange {
-    /// It is not offered, and calls of it fail, until [`Connection::approve`](super::Connection::approve).
+    /// It is not offered, and calls of it fail, until [`Connection::approve`](crate::mcp::Connection::approve).
     #[default]
     Disable,
     /// It is offered as it is now.
@@ -23,9 +23,9 @@ pub enum OnChange {
 
 /// Which of a server's tools are wanted, by the server's names. Default: all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selection {
-    pub(super) only: Option<BTreeSet<String>>,
-    pub(super) without: BTreeSet<String>,
+pub(crate) struct Selection {
+    pub(crate) only: Option<BTreeSet<String>>,
+    pub(crate) without: BTreeSet<String>,
 }
 
 impl Selection {
@@ -36,7 +36,7 @@ impl Selection {
 
 /// What is known of a server's tools.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue {
+pub(crate) struct Catalogue {
     /// By the server's names, sorted.
     tools: BTreeMap<Arc<str>, Arc<Definition>>,
     /// The definitions that were approved; kept when a tool goes, so that it cannot come back as another.
@@ -50,13 +50,13 @@ pub(super) struct Catalogue {
 
 impl Catalogue {
     /// With the pins of an earlier run, if there are any.
-    pub(super) fn new(pins: Option<BTreeMap<Arc<str>, Fingerprint>>) -> Self {
+    pub(crate) fn new(pins: Option<BTreeMap<Arc<str>, Fingerprint>>) -> Self {
         Self { is_pinned: pins.is_some(), pins: pins.unwrap_or_default(), ..Self::default() }
     }
 
     /// Replaces what is known by what the server lists now. A tool that was never seen is approved as it is, unless there
     /// are pins of an earlier run.
-    pub(super) fn update(&mut self, listed: &[Value], settings: &Settings) {
+    pub(crate) fn update(&mut self, listed: &[Value], settings: &Settings) {
         self.is_listed = true;
         self.tools.clear();
         self.refused.clear();
@@ -97,7 +97,7 @@ impl Catalogue {
     }
 
     /// Approves a tool's definition if it is still the one that was shown. `None`: there is no such tool.
-    pub(super) fn approve(&mut self, tool: &str, shown: &Fingerprint) -> Option<bool> {
+    pub(crate) fn approve(&mut self, tool: &str, shown: &Fingerprint) -> Option<bool> {
         let definition = self.tools.get(tool)?;
         let is_shown = definition.fingerprint == *shown;
         if is_shown {
@@ -106,12 +106,12 @@ impl Catalogue {
         Some(is_shown)
     }
 
-    pub(super) fn is_approved(&self, definition: &Definition) -> bool {
+    pub(crate) fn is_approved(&self, definition: &Definition) -> bool {
         self.pins.get(&definition.tool) == Some(&definition.fingerprint)
     }
 
     /// Why a tool as it was offered may not be called now.
-    pub(super) fn objection(&self, offered: &Definition) -> Option<&'static str> {
+    pub(crate) fn objection(&self, offered: &Definition) -> Option<&'static str> {
         match self.tools.get(&offered.tool) {
             None => Some("the server has it no more"),
             Some(now) if now.fingerprint != offered.fingerprint => {
@@ -123,17 +123,17 @@ impl Catalogue {
     }
 
     /// All tools, sorted by name.
-    pub(super) fn tools(&self) -> impl Iterator<Item = &Arc<Definition>> {
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Arc<Definition>> {
         self.tools.values()
     }
 
     /// The definitions that were approved; nothing if it is not known what there is to approve.
-    pub(super) fn pins(&self) -> Option<&BTreeMap<Arc<str>, Fingerprint>> {
+    pub(crate) fn pins(&self) -> Option<&BTreeMap<Arc<str>, Fingerprint>> {
         (self.is_listed || self.is_pinned).then_some(&self.pins)
     }
 
     /// What is not offered whatever it is called, and why.
-    pub(super) fn refused(&self) -> impl Iterator<Item = RefusedTool> {
+    pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedTool> {
         let unapproved = self.tools.values().filter(|definition| !self.is_approved(definition));
         let unapproved = unapproved.map(|definition| {
             let is_known = self.pins.contains_key(&definition.tool);

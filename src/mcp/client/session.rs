@@ -18,15 +18,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::catalogue::MAX_TOOLS;
-use super::child::Child;
-use super::error::{causes, is_about_the_key};
-use super::pages::{self, Limits};
-use super::redacted::Redacted;
-use super::remote::{Endpoint, ServerConfig};
-use super::stdio::Stdio;
-use super::streamable_http::{self, IsUnreached};
-use super::tap::Tap;
+use crate::mcp::client::catalogue::MAX_TOOLS;
+use crate::mcp::client::config::{Endpoint, ServerConfig};
+use crate::mcp::client::error::{causes, is_about_the_key};
+use crate::mcp::client::pages::{self, Limits};
+use crate::mcp::transport::child::Child;
+use crate::mcp::transport::redacted::Redacted;
+use crate::mcp::transport::stdio::Stdio;
+use crate::mcp::transport::streamable_http::{self, IsUnreached};
+use crate::mcp::transport::tap::{Signals, Tap};
 use crate::name::Name;
 
 /// How long a process that has exited may take to be read to its end.
@@ -42,34 +42,21 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What calls use of a connection. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct SessionHandle {
-    pub(super) peer: Peer<RoleClient>,
+pub(crate) struct SessionHandle {
+    pub(crate) peer: Peer<RoleClient>,
     /// Withdraws a request.
-    pub(super) withdraw: mpsc::UnboundedSender<RequestId>,
+    pub(crate) withdraw: mpsc::UnboundedSender<RequestId>,
     /// Cancelled when nothing more comes.
-    pub(super) ended: CancellationToken,
+    pub(crate) ended: CancellationToken,
     /// Told when the server seems gone.
-    pub(super) maybe_gone: Arc<Notify>,
+    pub(crate) maybe_gone: Arc<Notify>,
     /// Whether an error in sending means that nothing was sent.
-    pub(super) is_unreached: IsUnreached,
-}
-
-/// What is noticed of a connection by those through whom its messages go.
-#[derive(Clone, Default)]
-pub(super) struct Signals {
-    /// Nothing more comes.
-    pub(super) ended: CancellationToken,
-    /// The tools are others.
-    pub(super) changed: Arc<Notify>,
-    /// The server seems gone.
-    pub(super) maybe_gone: Arc<Notify>,
-    /// The server has refused a message without saying which.
-    pub(super) rejected: Arc<Notify>,
+    pub(crate) is_unreached: IsUnreached,
 }
 
 /// A connection, and what holds it. Dropped, the server is ended in the background or let go.
-pub(super) struct Session {
-    pub(super) session: SessionHandle,
+pub(crate) struct Session {
+    pub(crate) session: SessionHandle,
     running: RunningService<RoleClient, Client>,
     child: Option<Child>,
     signals: Signals,
@@ -93,7 +80,7 @@ struct Failed {
 
 impl Session {
     /// Starts or reaches a server, and asks what tools it has.
-    pub(super) async fn open(name: &Name, server: &ServerConfig) -> Result<(Self, Vec<Value>), String> {
+    pub(crate) async fn open(name: &Name, server: &ServerConfig) -> Result<(Self, Vec<Value>), String> {
         let (limit, mut child) = (server.settings.connect_timeout, None);
         let opening = async {
             let opened = open(name, server, &mut child).await.map_err(|failed| failed.reason)?;
@@ -115,14 +102,14 @@ impl Session {
         let withdrawing = AbortOnDropHandle::new(tokio::spawn(send_cancellations(withdrawn, peer.clone())));
         let listening = AbortOnDropHandle::new(tokio::spawn(subscribe_to_changes(peer.clone())));
         let (ended, maybe_gone) = (signals.ended.clone(), Arc::clone(&signals.maybe_gone));
-        let session = SessionHandle { peer, withdraw, ended, maybe_gone: maybe_gone, is_unreached };
+        let session = SessionHandle { peer, withdraw, ended, maybe_gone, is_unreached };
         let max_message_bytes = server.settings.max_message_bytes;
         Self { session, running, child, signals, max_message_bytes, _tasks: [withdrawing, listening] }
     }
 
     /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
     /// of every new list of tools.
-    pub(super) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
+    pub(crate) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
         let Self { session, child, signals, max_message_bytes, .. } = &mut self;
         let gone = tokio::select! {
             () = ended(session, child) => None,
@@ -176,7 +163,8 @@ async fn connect(
             *child = Some(started);
             // A process that refuses something is there nevertheless.
             let signals = Signals { rejected: Arc::default(), ..signals.clone() };
-            let stdio = Redacted::new(Stdio::new(Arc::clone(name), input, output, max_message_bytes), server.redaction());
+            let stdio =
+                Redacted::new(Stdio::new(Arc::clone(name), input, output, max_message_bytes), server.redaction());
             let stdio = Tap::new(stdio, signals);
             (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
         }
@@ -227,7 +215,12 @@ async fn ended(session: &SessionHandle, child: &mut Option<Child>) {
 
 /// Lists the tools whenever they have changed, at most once in a while; ends with a reason when a server that seemed
 /// gone is.
-async fn maintain(peer: &Peer<RoleClient>, max_message_bytes: usize, signals: &Signals, relisted: impl Fn(&[Value])) -> String {
+async fn maintain(
+    peer: &Peer<RoleClient>,
+    max_message_bytes: usize,
+    signals: &Signals,
+    relisted: impl Fn(&[Value]),
+) -> String {
     let mut next = Instant::now();
     loop {
         tokio::select! {

@@ -9,7 +9,7 @@ const MAX_LENGTH: usize = 64;
 
 /// A name with the characters that servers of models take: `.`, `/`, `:` and spaces become `_`. Any other character,
 /// and a name that is empty or too long, is refused, so that no two names can look alike.
-pub(super) fn clean(name: &str) -> Result<String, String> {
+pub(crate) fn clean(name: &str) -> Result<String, String> {
     let shown: String = name.chars().take(MAX_LENGTH).flat_map(char::escape_default).collect();
     if name.is_empty() || name.len() > MAX_LENGTH {
         return Err(format!("its name `{shown}` has {} bytes; 1 to {MAX_LENGTH} are allowed", name.len()));
@@ -29,7 +29,7 @@ pub(super) fn clean(name: &str) -> Result<String, String> {
 /// A tool keeps its own name if nothing else has it. Where it collides, with a tool of another server or with anything
 /// that is there already, every one of the colliding tools is offered as `{server}__{tool}`. What collides even then
 /// is not offered.
-pub(super) fn offer(tools: &[(&str, &str)], taken: impl Fn(&str) -> Option<&'static str>) -> Vec<Result<Name, String>> {
+pub(crate) fn offer(tools: &[(&str, &str)], taken: impl Fn(&str) -> Option<&'static str>) -> Vec<Result<Name, String>> {
     let mut bearers: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, tool) in tools {
         *bearers.entry(tool).or_default() += 1;

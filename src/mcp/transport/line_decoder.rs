@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 const EDGE: usize = 256;
 
 /// Cuts bytes into lines.
-pub(super) struct LineDecoder {
+pub(crate) struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
     /// Set while a line that is too long goes by.
@@ -27,7 +27,7 @@ struct Discarding {
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     Whole(Vec<u8>),
     /// It was longer than the limit, and is gone.
     TooLong {
@@ -38,12 +38,12 @@ pub(super) enum Line {
 }
 
 impl LineDecoder {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), passing: None }
     }
 
     /// Takes bytes up to the end of a line; gives what is left of them and the line, if it is whole.
-    pub(super) fn take<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], Option<Line>) {
+    pub(crate) fn take<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], Option<Line>) {
         let end = memchr(b'\n', bytes);
         let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
         self.extend(piece);
@@ -54,7 +54,7 @@ impl LineDecoder {
     }
 
     /// What there is of a line that was not ended, once nothing more comes.
-    pub(super) fn rest(&mut self) -> Option<Line> {
+    pub(crate) fn rest(&mut self) -> Option<Line> {
         (!self.line.is_empty() || self.passing.is_some()).then(|| self.end())
     }
 
@@ -128,7 +128,7 @@ fn id(written: &str) -> Option<i64> {
 }
 
 /// The request that a message answers which is no message as it should be; nothing if it is no answer.
-pub(super) fn answered(json: &[u8]) -> Option<i64> {
+pub(crate) fn answered(json: &[u8]) -> Option<i64> {
     let Ok(message) = serde_json::from_slice::<Map<String, Value>>(json) else {
         let mut line = Discarding::default();
         line.extend(json);
@@ -143,7 +143,7 @@ pub(super) fn answered(json: &[u8]) -> Option<i64> {
 
 /// The same JSON with U+FFFD in place of bytes that are no UTF-8 and of halves of characters (`\ud83c`), which programs write
 /// that cut texts; nothing if there are none.
-pub(super) fn repaired(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn repaired(json: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(json);
     let (mut kept, mut rest) = (String::new(), &*text);
     while let Some(place) = rest.find('\\') {
@@ -172,7 +172,7 @@ fn unit(text: &str) -> Option<u16> {
 
 /// The same JSON with whatever lies deeper than `limit` levels replaced by a text that says so; nothing if there is
 /// nothing that deep.
-pub(super) fn cut_nesting(json: &[u8], limit: usize) -> Option<Vec<u8>> {
+pub(crate) fn cut_nesting(json: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut kept = Vec::new();
     let (mut depth, mut is_text, mut is_escaped, mut from) = (0_usize, false, false, 0);
     for (place, byte) in json.iter().enumerate() {

@@ -73,12 +73,12 @@ fn list(names: &[Name]) -> String {
 }
 
 /// What the operating system said, if that is what an error comes from.
-pub(super) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+pub(crate) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     find::<std::io::Error>(error).map(std::io::Error::kind)
 }
 
 /// Whether an error comes from a server that wants another key, or a key that may do more.
-pub(super) fn is_about_the_key(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_about_the_key(error: &(dyn StdError + 'static)) -> bool {
     find::<AuthRequiredError>(error).is_some() || find::<InsufficientScopeError>(error).is_some()
 }
 
@@ -95,7 +95,7 @@ fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
 }
 
 /// An error with what caused it.
-pub(super) fn causes(error: &dyn StdError) -> String {
+pub(crate) fn causes(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -11,16 +11,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::catalogue::Catalogue;
-use super::connection::Connection;
-use super::definition::{Definition, Fingerprint, RefusedTool};
-use super::error::Error;
-use super::link::Supervisor;
-use super::member::Registration;
-use super::overflow::Overflow;
-use super::remote::ServerConfig;
-use super::{file, names};
+use super::{config_file, names};
 use crate::error::BuildError;
+use crate::mcp::client::catalogue::Catalogue;
+use crate::mcp::client::config::ServerConfig;
+use crate::mcp::client::connection::Connection;
+use crate::mcp::client::definition::{Definition, Fingerprint, RefusedTool};
+use crate::mcp::client::error::Error;
+use crate::mcp::client::overflow::Overflow;
+use crate::mcp::client::registration::Registration;
+use crate::mcp::client::supervisor::Supervisor;
 use crate::name::Name;
 use crate::runtime::Runtime;
 
@@ -65,7 +65,7 @@ impl Servers {
     /// When it is not of that form, has a key that is not understood, or names a variable that is not set and has no default.
     /// The error says what to write instead, and shows no value.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        let servers = file::read(text, |name| std::env::var(name).ok())?;
+        let servers = config_file::read(text, |name| std::env::var(name).ok())?;
         Ok(Self { servers, ..Self::default() })
     }
 
@@ -178,7 +178,10 @@ impl Connections {
     /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.
     pub fn remove_from(&self, runtime: &Runtime) -> bool {
         let mut registrations = self.registrations.lock();
-        let left = registrations.iter().position(|registration| registration.is(runtime)).map(|place| registrations.remove(place));
+        let left = registrations
+            .iter()
+            .position(|registration| registration.is(runtime))
+            .map(|place| registrations.remove(place));
         drop(registrations);
         left.is_some()
     }
@@ -231,7 +234,11 @@ impl Connections {
             link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
         };
         let registrations = self.registrations.lock();
-        let by_name = registrations.iter().filter(|registration| registration.is_alive()).flat_map(Registration::refused).cloned();
+        let by_name = registrations
+            .iter()
+            .filter(|registration| registration.is_alive())
+            .flat_map(Registration::refused)
+            .cloned();
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
 

@@ -10,13 +10,13 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::definition::Fingerprint;
-use super::error::Error;
-use super::link::Supervisor;
-use super::output;
-use super::pages::{self, Limits};
-use super::visible::{quoted, visible};
 use crate::content::Content;
+use crate::mcp::client::definition::Fingerprint;
+use crate::mcp::client::error::Error;
+use crate::mcp::client::output;
+use crate::mcp::client::pages::{self, Limits};
+use crate::mcp::client::supervisor::Supervisor;
+use crate::mcp::client::visible::{quoted, visible};
 use crate::name::Name;
 
 /// The most entries of a list.
@@ -80,7 +80,7 @@ pub struct PromptMessage {
 }
 
 impl Connection {
-    pub(super) fn new(link: &Arc<Supervisor>) -> Self {
+    pub(crate) fn new(link: &Arc<Supervisor>) -> Self {
         Self { link: Arc::clone(link) }
     }
 
@@ -90,7 +90,7 @@ impl Connection {
         &self.link.name
     }
 
-    /// Approves a tool's definition as it was shown by [`Connections::tools`](super::Connections::tools); from then on it is
+    /// Approves a tool's definition as it was shown by [`Connections::tools`](crate::mcp::Connections::tools); from then on it is
     /// offered. `tool` is what the server calls it.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Connection {
     /// # Errors
     ///
     /// When the server does not say in time, or not at all, or its list has more bytes than
-    /// [`max_message_bytes`](super::ServerConfig::max_message_bytes). After 100,000 entries no further page is asked for.
+    /// [`max_message_bytes`](crate::mcp::ServerConfig::max_message_bytes). After 100,000 entries no further page is asked for.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.pages(
             |params| {

@@ -26,10 +26,10 @@ use rmcp::transport::streamable_http_client::{
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::error::{causes, io_kind};
-use super::redaction::Redaction;
-use super::remote::Address;
-use super::stdio;
+use crate::mcp::client::config::Address;
+use crate::mcp::client::error::{causes, io_kind};
+use crate::mcp::client::redaction::Redaction;
+use crate::mcp::transport::stdio;
 use crate::redirects::same_origin_only;
 use ids::Ids;
 use muted::Muted;
@@ -40,7 +40,7 @@ const MAX_POSTS: usize = 256;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The transport. `maybe_gone` is told when the server seems gone.
-pub(super) fn transport(
+pub(crate) fn transport(
     address: &Address,
     longest: usize,
     maybe_gone: &Arc<Notify>,
@@ -278,10 +278,10 @@ impl SseRetryPolicy for Resume {
 }
 
 /// Whether an error in sending means that nothing was sent.
-pub(super) type IsUnreached = fn(&(dyn Error + 'static)) -> bool;
+pub(crate) type IsUnreached = fn(&(dyn Error + 'static)) -> bool;
 
 /// Whether errors of this transport mean that no server was reached.
-pub(super) fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
+pub(crate) fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
     |error| match error.downcast_ref::<StreamableHttpError<C::Error>>() {
         Some(StreamableHttpError::Client(error)) => matches!(
             io_kind(error),
@@ -293,6 +293,6 @@ pub(super) fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientT
 }
 
 /// For transports of which it is never known.
-pub(super) fn never(_: &(dyn Error + 'static)) -> bool {
+pub(crate) fn never(_: &(dyn Error + 'static)) -> bool {
     false
 }

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::catalogue::Catalogue;
-use super::definition::RefusedTool;
-use super::overflow::Overflow;
-use super::remote::ServerConfig;
-use super::session::{Session, SessionHandle};
+use crate::mcp::client::catalogue::Catalogue;
+use crate::mcp::client::config::ServerConfig;
+use crate::mcp::client::definition::RefusedTool;
+use crate::mcp::client::overflow::Overflow;
+use crate::mcp::client::session::{Session, SessionHandle};
 use crate::name::Name;
 
 /// The pause before a server is started again; it doubles up to the longest.
@@ -30,10 +30,10 @@ const REASON: Duration = Duration::from_millis(900);
 const GONE: &str = "the server is gone, and could not be started again: ";
 
 /// One server.
-pub(super) struct Supervisor {
-    pub(super) name: Name,
-    pub(super) server: ServerConfig,
-    pub(super) overflow: Arc<Overflow>,
+pub(crate) struct Supervisor {
+    pub(crate) name: Name,
+    pub(crate) server: ServerConfig,
+    pub(crate) overflow: Arc<Overflow>,
     catalogue: Mutex<Catalogue>,
     state: watch::Sender<State>,
     /// Told whenever the tools are others.
@@ -57,7 +57,7 @@ enum State {
 impl Supervisor {
     /// Connects for the first time. Without a connection the server is not there, and is started again like one that has
     /// ended.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         name: Name,
         server: ServerConfig,
         catalogue: Catalogue,
@@ -92,7 +92,7 @@ impl Supervisor {
     }
 
     /// Starts the server whenever it is not there, until the link is closed.
-    pub(super) async fn supervise(self: Arc<Self>, live: Option<Session>) {
+    pub(crate) async fn supervise(self: Arc<Self>, live: Option<Session>) {
         let mut pause = FIRST_PAUSE;
         let mut live = match live {
             Some(live) => live,
@@ -152,18 +152,18 @@ impl Supervisor {
     }
 
     /// Changes what is known of the tools, and tells.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Catalogue) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalogue) -> T) -> T {
         let changed = change(&mut self.catalogue());
         self.revised.send_replace(());
         changed
     }
 
-    pub(super) fn catalogue(&self) -> parking_lot::MutexGuard<'_, Catalogue> {
+    pub(crate) fn catalogue(&self) -> parking_lot::MutexGuard<'_, Catalogue> {
         self.catalogue.lock()
     }
 
     /// The connection. While there is none it waits for the next attempt to start the server, and fails if that does.
-    pub(super) async fn session(&self) -> Result<SessionHandle, Arc<str>> {
+    pub(crate) async fn session(&self) -> Result<SessionHandle, Arc<str>> {
         let (mut state, mut failed_before) = (self.state.subscribe(), None);
         loop {
             match &*state.borrow_and_update() {
@@ -183,7 +183,7 @@ impl Supervisor {
     }
 
     /// Why the server is not there, if it is not.
-    pub(super) fn absence(&self) -> Option<Arc<str>> {
+    pub(crate) fn absence(&self) -> Option<Arc<str>> {
         match &*self.state.borrow() {
             State::Down { reason, .. } => Some(Arc::clone(reason)),
             State::Up(_) | State::Closed => None,
@@ -191,7 +191,7 @@ impl Supervisor {
     }
 
     /// Why a connection that has ended did so.
-    pub(super) async fn why_ended(&self) -> Arc<str> {
+    pub(crate) async fn why_ended(&self) -> Arc<str> {
         let mut state = self.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, State::Up(session) if session.ended.is_cancelled()));
         match tokio::time::timeout(REASON, known).await.ok().and_then(Result::ok).as_deref() {
@@ -202,7 +202,7 @@ impl Supervisor {
     }
 
     /// Says that nothing will come any more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.cancel();
         self.state.send_replace(State::Closed);
     }
@@ -216,7 +216,7 @@ impl fmt::Debug for Supervisor {
 
 /// What the log is told of refused tools, in the order of their servers: of a server nothing if they are those that were
 /// refused before, and not of too many.
-pub(super) fn warnings(before: &[RefusedTool], now: &[RefusedTool]) -> Vec<String> {
+pub(crate) fn warnings(before: &[RefusedTool], now: &[RefusedTool]) -> Vec<String> {
     let mut warnings = Vec::new();
     for now in now.chunk_by(|one, next| one.server == next.server) {
         let server = &now[0].server;

@@ -8,18 +8,18 @@ use base64::{Engine as _, alphabet};
 use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::visible::visible;
 use crate::content::{Attachment, AttachmentKind, Content};
+use crate::mcp::client::visible::visible;
 
 /// A result of `tools/call`, in whatever shape it came.
 #[derive(Debug)]
-pub(super) struct Output {
-    pub(super) content: Content,
-    pub(super) is_error: bool,
+pub(crate) struct Output {
+    pub(crate) content: Content,
+    pub(crate) is_error: bool,
 }
 
 impl Output {
-    pub(super) fn new(blocks: &[ContentBlock], structured: Option<&Value>, is_error: Option<bool>) -> Self {
+    pub(crate) fn new(blocks: &[ContentBlock], structured: Option<&Value>, is_error: Option<bool>) -> Self {
         let mut pieces = Pieces::default();
         blocks.iter().for_each(|block| pieces.add(block));
         if let Some(structured) = structured {
@@ -29,7 +29,7 @@ impl Output {
     }
 
     /// Reads a result that is not quite as it should be: what is no known content is given as its JSON.
-    pub(super) fn lenient(result: &Value) -> Option<Self> {
+    pub(crate) fn lenient(result: &Value) -> Option<Self> {
         let mut pieces = Pieces::default();
         for block in result["content"].as_array()? {
             match serde_json::from_value::<ContentBlock>(block.clone()) {
@@ -45,7 +45,7 @@ impl Output {
 }
 
 /// The contents of a resource.
-pub(super) fn resource(contents: &[ResourceContents]) -> Content {
+pub(crate) fn resource(contents: &[ResourceContents]) -> Content {
     let mut pieces = Pieces::default();
     for content in contents {
         match content {
@@ -57,7 +57,7 @@ pub(super) fn resource(contents: &[ResourceContents]) -> Content {
 }
 
 /// One block.
-pub(super) fn block(block: &ContentBlock) -> Content {
+pub(crate) fn block(block: &ContentBlock) -> Content {
     let mut pieces = Pieces::default();
     pieces.add(block);
     pieces.into_content()
@@ -174,7 +174,7 @@ fn essence(media_type: &str) -> &str {
 const MAX_MEDIA_TYPE: usize = 127;
 
 /// Reads base64 of either alphabet, with or without padding and line breaks.
-pub(super) fn decode(base64: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(base64: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);

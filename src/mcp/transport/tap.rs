@@ -17,9 +17,8 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::session::Signals;
 use crate::tool::ToolContext;
 use crate::tool_call::Progress;
 
@@ -28,8 +27,21 @@ const MAX_ANSWERS: usize = 1_000;
 /// The longest id, in bytes, of what is answered: an answer repeats it.
 const MAX_ID: usize = 1_000;
 
+/// What is noticed of a connection by those through whom its messages go.
+#[derive(Clone, Default)]
+pub(crate) struct Signals {
+    /// Nothing more comes.
+    pub(crate) ended: CancellationToken,
+    /// The tools are others.
+    pub(crate) changed: Arc<Notify>,
+    /// The server seems gone.
+    pub(crate) maybe_gone: Arc<Notify>,
+    /// The server has refused a message without saying which.
+    pub(crate) rejected: Arc<Notify>,
+}
+
 /// A transport that is listened to.
-pub(super) struct Tap<T: Transport<RoleClient>> {
+pub(crate) struct Tap<T: Transport<RoleClient>> {
     transport: T,
     answers: FuturesUnordered<BoxFuture<'static, Result<(), T::Error>>>,
     signals: Signals,
@@ -39,14 +51,14 @@ pub(super) struct Tap<T: Transport<RoleClient>> {
 }
 
 /// Where the progress of one call goes. A request that has it, weakly, among its extensions is watched.
-pub(super) struct ProgressReceiver {
-    pub(super) context: ToolContext,
-    pub(super) progressed: Notify,
+pub(crate) struct ProgressReceiver {
+    pub(crate) context: ToolContext,
+    pub(crate) progressed: Notify,
     shown: Mutex<Option<f64>>,
 }
 
 impl ProgressReceiver {
-    pub(super) fn new(context: ToolContext) -> Arc<Self> {
+    pub(crate) fn new(context: ToolContext) -> Arc<Self> {
         Arc::new(Self { context, progressed: Notify::new(), shown: Mutex::default() })
     }
 
@@ -64,7 +76,7 @@ impl ProgressReceiver {
 }
 
 impl<T: Transport<RoleClient>> Tap<T> {
-    pub(super) fn new(transport: T, signals: Signals) -> Self {
+    pub(crate) fn new(transport: T, signals: Signals) -> Self {
         let ended = signals.ended.clone().drop_guard();
         let answers = FuturesUnordered::new();
         Self { transport, answers, signals, receivers: HashMap::new(), tokens: HashMap::new(), _ended: ended }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::catalogue::{OnChange, Selection};
-use super::redaction::Redaction;
-use super::visible::quoted;
+use crate::mcp::client::catalogue::{OnChange, Selection};
+use crate::mcp::client::redaction::Redaction;
+use crate::mcp::client::visible::quoted;
 
 /// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
 ///
@@ -18,44 +18,44 @@ use super::visible::quoted;
 #[derive(Clone)]
 #[must_use]
 pub struct ServerConfig {
-    pub(super) endpoint: Endpoint,
-    pub(super) settings: Settings,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) settings: Settings,
 }
 
 /// By what a server is reached.
 #[derive(Clone)]
-pub(super) enum Endpoint {
+pub(crate) enum Endpoint {
     Command(Command),
     Address(Address),
 }
 
 /// What is started. Its environment and arguments may hold secrets.
 #[derive(Clone)]
-pub(super) struct Command {
-    pub(super) program: OsString,
-    pub(super) arguments: Vec<OsString>,
-    pub(super) env: Vec<(OsString, OsString)>,
-    pub(super) folder: Option<PathBuf>,
+pub(crate) struct Command {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// Where requests go. Headers may hold secrets.
 #[derive(Clone)]
-pub(super) struct Address {
-    pub(super) url: String,
-    pub(super) bearer: Option<String>,
-    pub(super) headers: Vec<(String, String)>,
+pub(crate) struct Address {
+    pub(crate) url: String,
+    pub(crate) bearer: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// The bounds of one server.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) idle_timeout: Duration,
-    pub(super) total_timeout: Duration,
-    pub(super) connect_timeout: Duration,
-    pub(super) max_text_bytes: usize,
-    pub(super) max_message_bytes: usize,
-    pub(super) on_change: OnChange,
-    pub(super) tools: Selection,
+pub(crate) struct Settings {
+    pub(crate) idle_timeout: Duration,
+    pub(crate) total_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) max_text_bytes: usize,
+    pub(crate) max_message_bytes: usize,
+    pub(crate) on_change: OnChange,
+    pub(crate) tools: Selection,
 }
 
 impl Default for Settings {
@@ -161,7 +161,7 @@ impl ServerConfig {
     }
 
     /// Of the server's tools only these, by the server's names; called again, these as well. Default: all. A name that the
-    /// server does not have is among [`Connections::refused`](super::Connections::refused).
+    /// server does not have is among [`Connections::refused`](crate::mcp::Connections::refused).
     pub fn only<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.settings.tools.only.get_or_insert_default().extend(tools.into_iter().map(Into::into));
         self
@@ -182,7 +182,7 @@ impl ServerConfig {
 
 impl ServerConfig {
     /// What is secret in how it is reached.
-    pub(super) fn redaction(&self) -> Redaction {
+    pub(crate) fn redaction(&self) -> Redaction {
         match &self.endpoint {
             Endpoint::Command(command) => Redaction::of_command(command),
             Endpoint::Address(address) => Redaction::of_address(address),
@@ -190,12 +190,12 @@ impl ServerConfig {
     }
 
     /// A text about a failure in which nothing stands that the server was given.
-    pub(super) fn without_secrets(&self, text: &str) -> String {
+    pub(crate) fn without_secrets(&self, text: &str) -> String {
         self.redaction().of_failure(text).into_owned()
     }
 
     /// The same for an error, in which a server's own words are short and nothing in them is hidden.
-    pub(super) fn reason(&self, text: &str) -> String {
+    pub(crate) fn reason(&self, text: &str) -> String {
         quoted(&self.without_secrets(text))
     }
 }
@@ -220,7 +220,7 @@ impl fmt::Debug for ServerConfig {
 
 impl Address {
     /// The address without user, password and query, and without what may be a key in its path.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match Url::parse(&self.url) {
             Ok(url) if url.has_host() => {
                 let path = Redaction::of_address(self).of_failure(url.path()).into_owned();

@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 /// A folder for long texts. One that nobody chose is made when it is needed, is readable by its owner alone, and goes
 /// with this value.
 #[derive(Debug, Default)]
-pub(super) struct Overflow {
+pub(crate) struct Overflow {
     chosen: Option<PathBuf>,
     made: Mutex<Option<PathBuf>>,
 }
 
 impl Overflow {
-    pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
+    pub(crate) fn in_folder(folder: Option<PathBuf>) -> Self {
         Self { chosen: folder, made: Mutex::default() }
     }
 
     /// The text, or its beginning with a note on where the whole of it is.
-    pub(super) async fn fit(self: &Arc<Self>, server: &Name, text: Arc<str>, limit: usize) -> Arc<str> {
+    pub(crate) async fn fit(self: &Arc<Self>, server: &Name, text: Arc<str>, limit: usize) -> Arc<str> {
         if text.len() <= limit {
             return text;
         }

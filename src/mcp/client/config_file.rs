@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::error::Error;
-use super::remote::ServerConfig;
+use crate::mcp::client::config::ServerConfig;
+use crate::mcp::client::error::Error;
 
 /// Keys that mean nothing here: what a person is asked before a call, and what an editor or a market shows.
 const IGNORED: [&str; 9] =
@@ -46,7 +46,7 @@ const SCHEMES: [&str; 4] = ["input", "config", "command", "workspaceFolder"];
 const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
 
 /// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
-pub(super) fn read(
+pub(crate) fn read(
     text: &str,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, ServerConfig)>, Error> {
@@ -344,7 +344,7 @@ fn is_variable(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::remote::Endpoint;
+    use crate::mcp::client::config::Endpoint;
 
     fn variable(name: &str) -> Option<String> {
         (name == "SET").then(|| "value".to_owned())

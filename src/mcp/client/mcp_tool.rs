@@ -5,22 +5,22 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
 
-use super::definition::Definition;
-use super::link::Supervisor;
-use super::output::Output;
-use super::request::Failure;
-use super::tap::ProgressReceiver;
-use super::visible::quoted;
 use crate::content::Content;
+use crate::mcp::client::definition::Definition;
+use crate::mcp::client::output::Output;
+use crate::mcp::client::request::Failure;
+use crate::mcp::client::supervisor::Supervisor;
+use crate::mcp::client::visible::quoted;
+use crate::mcp::transport::tap::ProgressReceiver;
 use crate::name::Name;
 use crate::tool::{Tool, ToolContext};
 use crate::tool_call::{Arguments, ToolError, ToolSpec};
 
 /// A tool under the name by which it is offered.
-pub(super) struct McpTool {
-    pub(super) name: Name,
-    pub(super) link: Arc<Supervisor>,
-    pub(super) definition: Arc<Definition>,
+pub(crate) struct McpTool {
+    pub(crate) name: Name,
+    pub(crate) link: Arc<Supervisor>,
+    pub(crate) definition: Arc<Definition>,
 }
 
 impl Tool for McpTool {

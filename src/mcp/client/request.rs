@@ -13,14 +13,14 @@ use rmcp::model::{ClientRequest, RequestId, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::error::{causes, io_kind, is_about_the_key};
-use super::link::Supervisor;
-use super::session::SessionHandle;
-use super::tap::ProgressReceiver;
+use crate::mcp::client::error::{causes, io_kind, is_about_the_key};
+use crate::mcp::client::session::SessionHandle;
+use crate::mcp::client::supervisor::Supervisor;
+use crate::mcp::transport::tap::ProgressReceiver;
 
 /// Why a request was not answered.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The server answered with an error.
     Refused { code: i32, message: String },
     /// It did not answer in time.
@@ -50,7 +50,7 @@ impl Supervisor {
     /// Sends a request and waits for its answer. Signs of progress, which `receiver` sees, give it more time.
     ///
     /// Dropping the future withdraws the request.
-    pub(super) async fn request(
+    pub(crate) async fn request(
         &self,
         request: ClientRequest,
         receiver: Option<&ProgressReceiver>,

@@ -5,11 +5,11 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use super::definition::{Definition, Fingerprint, RefusedTool};
-use super::link::{Supervisor, warnings};
-use super::names;
-use super::offered::McpTool;
 use crate::error::BuildError;
+use crate::mcp::client::definition::{Definition, Fingerprint, RefusedTool};
+use crate::mcp::client::mcp_tool::McpTool;
+use crate::mcp::client::names;
+use crate::mcp::client::supervisor::{Supervisor, warnings};
 use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH, USER, is_reserved};
 use crate::router::Router;
@@ -21,7 +21,7 @@ use crate::toolbox::Toolbox;
 const ATTEMPTS: usize = 10;
 
 /// One runtime, which this does not keep in memory. Dropped, the tools leave it.
-pub(super) struct Registration {
+pub(crate) struct Registration {
     router: Weak<Router>,
     links: Arc<[Arc<Supervisor>]>,
     /// What it has of ours, unless somebody took it away.
@@ -44,7 +44,7 @@ impl RegisteredTool {
 }
 
 impl Registration {
-    pub(super) fn join(runtime: &Runtime, links: &Arc<[Arc<Supervisor>]>) -> Result<Self, BuildError> {
+    pub(crate) fn join(runtime: &Runtime, links: &Arc<[Arc<Supervisor>]>) -> Result<Self, BuildError> {
         let (router, links) = (Arc::downgrade(&runtime.router), Arc::clone(links));
         let mut member = Self { router, links, has: Vec::new(), refused: Vec::new() };
         member.sync(runtime)?;
@@ -52,20 +52,20 @@ impl Registration {
     }
 
     /// The runtime, if somebody still has it.
-    pub(super) fn runtime(&self) -> Option<Runtime> {
+    pub(crate) fn runtime(&self) -> Option<Runtime> {
         self.router.upgrade().map(|router| Runtime { router })
     }
 
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.router.strong_count() > 0
     }
 
-    pub(super) fn is(&self, runtime: &Runtime) -> bool {
+    pub(crate) fn is(&self, runtime: &Runtime) -> bool {
         self.router.as_ptr() == Arc::as_ptr(&runtime.router)
     }
 
     /// Replaces the tools that its runtime has of ours by those that there are now.
-    pub(super) fn sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
+    pub(crate) fn sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS {
             last = self.try_sync(runtime);
@@ -122,7 +122,7 @@ impl Registration {
         self.has.iter().filter(|has| has.is_in(tools)).map(|has| Arc::clone(&has.name)).collect()
     }
 
-    pub(super) fn refused(&self) -> &[RefusedTool] {
+    pub(crate) fn refused(&self) -> &[RefusedTool] {
         &self.refused
     }
 }

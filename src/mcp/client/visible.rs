@@ -15,7 +15,7 @@ const AS_EMOJI: char = '\u{fe0f}';
 /// [ignorable](https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point) (zero width, direction, tags, fillers,
 /// selectors), and without blanks that are no spaces. What is among these and does show stays: the parts of an emoji, and
 /// joiners between letters of scripts that need them.
-pub(super) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
@@ -34,7 +34,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// The first characters of a text; `…` stands for the others.
-pub(super) fn short(text: &str, most: usize) -> String {
+pub(crate) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn short(text: &str, most: usize) -> String {
 }
 
 /// A server's own words in an error: short, with nothing in them that cannot be seen.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     short(&visible(text), MAX_QUOTED)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn quoted(text: &str) -> String {
 const MAX_QUOTED: usize = 4_000;
 
 /// The first character that [`visible`] takes out of a text.
-pub(super) fn hidden(text: &str) -> Option<char> {
+pub(crate) fn hidden(text: &str) -> Option<char> {
     let seen = visible(text);
     let mut seen = seen.chars();
     text.chars().find(|c| seen.next() != Some(*c))

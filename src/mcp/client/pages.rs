@@ -9,11 +9,11 @@ use serde::Serialize;
 
 /// The bounds of a list.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// No page is asked for once there are more entries than these.
-    pub(super) entries: usize,
+    pub(crate) entries: usize,
     /// The bytes that all pages may have together.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Asks for page after page. Ends with the last one, which has no cursor or an empty one; before one that was there before,
@@ -22,7 +22,7 @@ pub(super) struct Limits {
 /// # Errors
 ///
 /// When a page is not given, cannot be read, or has more bytes than are left.
-pub(super) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
+pub(crate) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
     most: Limits,
     ask: impl Fn(PaginatedRequestParams) -> F,
     read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,

@@ -8,18 +8,18 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 
-use super::output::decode;
-use super::redaction::Redaction;
+use crate::mcp::client::output::decode;
+use crate::mcp::client::redaction::Redaction;
 
 /// A transport from whose messages the secrets of a server's configuration are taken: from an error all that the server
 /// was given, from all others its credentials.
-pub(super) struct Redacted<T> {
+pub(crate) struct Redacted<T> {
     transport: T,
     redaction: Redaction,
 }
 
 impl<T> Redacted<T> {
-    pub(super) fn new(transport: T, redaction: Redaction) -> Self {
+    pub(crate) fn new(transport: T, redaction: Redaction) -> Self {
         Self { transport, redaction }
     }
 
@@ -154,8 +154,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Redacted<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::remote::ServerConfig;
     use super::*;
+    use crate::mcp::client::config::ServerConfig;
     use serde_json::json;
 
     /// The message as the SDK and the model see it.
