@@ -9,6 +9,7 @@ mod cassettes;
 mod chaos;
 mod encoding;
 mod faults;
+#[path = "../common/gate.rs"]
 mod gate;
 mod google;
 mod lifetimes;
@@ -28,5 +29,6 @@ mod silent;
 mod team;
 mod tidy;
 mod tools;
+#[path = "../common/trace.rs"]
 mod trace;
 mod vendors;

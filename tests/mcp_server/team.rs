@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Barrier;
 
 #[allow(dead_code, reason = "each of two programs uses a part")]
-#[path = "../it/gate.rs"]
+#[path = "../common/gate.rs"]
 mod gate;
 
 pub(crate) use gate::{Gate, Keeper};

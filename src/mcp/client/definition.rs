@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mcp::client::names;
 use crate::mcp::client::visible::{hidden, short, visible};
-use crate::schema::guard;
+use crate::schema::limits;
 
 /// The longest description, in bytes.
 const MAX_DESCRIPTION: usize = 64 * 1024;
@@ -48,7 +48,7 @@ impl Definition {
         let Value::Object(schema) = &entry["inputSchema"] else {
             return Err(refused("it has no schema".to_owned()));
         };
-        guard::check(schema).map_err(refused)?;
+        limits::check(schema).map_err(refused)?;
         let size = entry["inputSchema"].to_string().len();
         if size > MAX_SCHEMA {
             return Err(refused(format!("its schema has {size} bytes; {MAX_SCHEMA} are allowed")));

@@ -3,7 +3,7 @@
 //! Nothing is spawned. Whoever waits for a run polls it, and it ends when nobody waits for it any more.
 
 mod key;
-mod shelf;
+mod lru_cache;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::shelf::{Bounds, LruCache};
+use self::lru_cache::{Bounds, LruCache};
 use crate::caller::{CallAgent, Caller};
 use crate::content::Content;
 use crate::error::CallError;

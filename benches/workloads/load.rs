@@ -10,7 +10,7 @@ use agentouto::Message;
 use serde_json::json;
 use workloads::{agents, bare_ractor, http, texts};
 
-#[path = "../benches/workloads/mod.rs"]
+#[path = "mod.rs"]
 mod workloads;
 
 #[tokio::main]

@@ -5,15 +5,11 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
-#[path = "schemas/capture.rs"]
 mod capture;
-#[path = "schemas/features.rs"]
 mod features;
-#[path = "schemas/replies.rs"]
 mod replies;
-#[path = "schemas/vendor.rs"]
 mod vendor;
-#[path = "counterparts/wire.rs"]
+#[path = "../common/wire.rs"]
 mod wire;
 
 use agentouto::DeltaSink;

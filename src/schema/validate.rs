@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::guard;
+use super::limits;
 
 /// A schema that arguments are checked against.
 pub(crate) struct Schema(jsonschema::Validator);
@@ -14,7 +14,7 @@ impl Schema {
     /// `None` for a schema that cannot be used, or that the [guard] refuses, as it does one that refers to itself:
     /// everything fits it.
     pub(crate) fn new(schema: &Value) -> Option<Self> {
-        guard::check(schema.as_object()?).ok()?;
+        limits::check(schema.as_object()?).ok()?;
         // Of the two engines, the one whose time is linear.
         let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
         options.build(schema).ok().map(Self)

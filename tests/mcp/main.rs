@@ -5,18 +5,14 @@
 #![cfg(feature = "mcp-client")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
-#[path = "mcp/canary.rs"]
 mod canary;
-#[path = "counterparts/child.rs"]
+#[path = "../common/child.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod child;
-#[path = "mcp/client.rs"]
 mod client;
-#[path = "mcp/client_faults.rs"]
 mod client_faults;
-#[path = "mcp/desk.rs"]
 mod desk;
-#[path = "it/trace.rs"]
+#[path = "../common/trace.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod trace;
 

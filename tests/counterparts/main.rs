@@ -5,17 +5,13 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
-#[path = "counterparts/aimock.rs"]
 mod aimock;
-#[path = "counterparts/ask.rs"]
 mod ask;
-#[path = "counterparts/child.rs"]
+#[path = "../common/child.rs"]
 mod child;
-#[path = "counterparts/llama.rs"]
 mod llama;
-#[path = "counterparts/talker.rs"]
 mod talker;
-#[path = "counterparts/wire.rs"]
+#[path = "../common/wire.rs"]
 mod wire;
 
 /// Whether the counterparts are to run; says so if not.
