@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use ractor::{ActorCell, ActorRef};
 use tokio_util::sync::DropGuard;
 
-use crate::call_ids::ChildIds;
+use crate::call_id_source::ChildIds;
 use crate::caller::Caller;
 use crate::content::Content;
 use crate::delivery::{ActorPart, Deliver, ScopedCaller, Serve, StopHandle, end_after_grace};

@@ -13,7 +13,7 @@ use ractor::ActorCell;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
-use crate::call_ids::ChildIds;
+use crate::call_id_source::ChildIds;
 use crate::caller::CallAgent;
 use crate::content::Content;
 use crate::error::CallError;

@@ -3,18 +3,11 @@
 //! An agent reaches the world through its provider, its tools and `deliver` alone. Between them the loop is deterministic.
 //! The actor is not linked to another one; its caller holds a guard that kills it.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
-use std::time::{Duration, Instant};
 
-use futures_util::stream::FuturesOrdered;
-use futures_util::{FutureExt as _, StreamExt as _, poll};
+use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::runtime::Handle;
 use tokio::task::coop;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::call_id::CallId;
@@ -24,19 +17,20 @@ use crate::context::Context;
 use crate::delivery::{Deliver, Delivery, Serve, StopHandle, end_after_grace};
 use crate::error::CallError;
 use crate::event::EventKind;
+use crate::fan_out::{ActionFuture, join_in_order};
 use crate::message::Forward;
+use crate::model_call;
 use crate::name::Name;
-use crate::outcome::{CallToken, Outcome, Parent};
+use crate::outcome::{CallToken, Parent};
 use crate::panics::{catch_panic, drop_catching};
 use crate::prompt::Prompt;
-use crate::provider::ProviderError;
-use crate::provider::{DeltaSink, Request};
+use crate::provider::{ProviderError, Request};
 use crate::reply::Reply;
 use crate::snapshot::{AgentEntry, Snapshot};
-use crate::span::{self, InvocationSpan};
+use crate::span::InvocationSpan;
 use crate::tool::Tool;
 use crate::tool_call::{Arguments, ToolCall, ToolOutput};
-use crate::tool_run::{PollTimer, ToolRun, aborted, call_output};
+use crate::tool_run::ToolRun;
 use crate::turn::{self, Action, Step};
 
 /// The actor. Its state is its part of the call: the call is over at the very end of the actor's task, so that the thread
@@ -168,23 +162,7 @@ impl<'a> AgentLoop<'a> {
     async fn request_reply(&self) -> Result<Reply, CallError> {
         // A model and tools that answer at once must not keep a cancellation from being seen.
         coop::consume_budget().await;
-        let AgentEntry { agent, provider_name, provider } = &*self.entry;
-        let turn = self.request.context.turns() + 1;
-        self.call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-        let mut emit = |delta| self.call.emit_to_streams(|| EventKind::ModelDelta { delta });
-        let deltas = match self.call.scope().is_streamed() {
-            true => DeltaSink::to(&mut emit),
-            false => DeltaSink::none(),
-        };
-        let span = span::chat_span(&self.request, provider_name);
-        let begun = Instant::now();
-        let mut model_call = ModelCallGuard { call: self.call, begun, deltas, is_over: false };
-        let replying = provider.reply(&self.request, &mut model_call.deltas);
-        let replying = PollTimer::new(replying, begun, self.call, "provider", provider_name);
-        let (reply, latency) = replying.instrument(span.clone()).await;
-        model_call.end(&reply, latency);
-        span::record_reply(&span, &reply);
-        reply.map_err(|error| self.provider_failed(error))
+        model_call::request(self.call, &self.request, &self.entry).await.map_err(|error| self.provider_failed(error))
     }
 
     fn provider_failed(&self, error: ProviderError) -> CallError {
@@ -230,120 +208,5 @@ impl<'a> AgentLoop<'a> {
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
         self.call.emit_to_streams(|| EventKind::ToolRefused { call: call.clone(), reason: reason.into() });
         ToolOutput::from_result(Err(format!("[{}] {reason}", call.name)))
-    }
-}
-
-/// One action under way.
-enum ActionFuture {
-    Call(Delivery),
-    NotStarted(Option<Box<ToolRun>>),
-    Tool(AbortOnDropHandle<ToolOutput>),
-    Refused(ToolOutput),
-}
-
-impl ActionFuture {
-    fn not_started(run: ToolRun) -> Self {
-        Self::NotStarted(Some(Box::new(run)))
-    }
-}
-
-impl Future for ActionFuture {
-    type Output = ToolOutput;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<ToolOutput> {
-        if let Self::NotStarted(run) = &mut *self
-            && let Some(run) = run.take()
-        {
-            *self = Self::Tool(run.start());
-        }
-        match &mut *self {
-            Self::Call(delivery) => delivery.poll_unpin(context).map(call_output),
-            Self::Tool(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
-            Self::NotStarted(_) => Poll::Pending,
-            Self::Refused(output) => Poll::Ready(std::mem::take(output)),
-        }
-    }
-}
-
-/// How many actions are started before those started get a turn.
-const START_BATCH: usize = 64;
-
-/// Carries out all actions concurrently; their outputs come in order.
-///
-/// The first of very many may be over before the last is started: what they needed is used again, and no thread is
-/// kept for long.
-async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOutput> {
-    if let [only] = &mut actions[..] {
-        let is_call = matches!(only, ActionFuture::Call(_));
-        let output = poll_fn(|context| {
-            let polled = pin!(coop::unconstrained(&mut *only)).poll(context);
-            if is_call && polled.is_pending() {
-                exhaust_budget();
-            }
-            polled
-        });
-        return vec![output.await];
-    }
-    let mut outputs = Vec::with_capacity(actions.len());
-    let mut running = FuturesOrdered::new();
-    let mut waiting = actions.drain(..);
-    loop {
-        running.extend(waiting.by_ref().take(START_BATCH));
-        if waiting.len() == 0 {
-            break;
-        }
-        // Unconstrained, because a budget that runs out half-way would have tokio poll all the others in vain.
-        while let Poll::Ready(Some(output)) = poll!(coop::unconstrained(running.next())) {
-            outputs.push(output);
-        }
-        tokio::task::yield_now().await;
-    }
-    outputs.extend(coop::unconstrained(running.collect::<Vec<_>>()).await);
-    outputs
-}
-
-/// Uses up the cooperative budget of this task, which waits for one call and nothing else. The callee then waits for its
-/// turn in the queue of this tokio worker.
-///
-/// Otherwise tokio runs it next, and at every fourth link of a chain of calls wakes an idle worker, which finds nothing
-/// to do: a quarter of the time of a deep chain.
-fn exhaust_budget() {
-    if Handle::current().metrics().num_workers() > 1 {
-        // No more often than tokio's budget allows, because there may be no limit.
-        for _ in (0..128).take_while(|_| coop::has_budget_remaining()) {
-            let _ = coop::consume_budget().now_or_never();
-        }
-    }
-}
-
-/// A request to a model that is under way. Dropped before it is over, it says what is known of the cost.
-struct ModelCallGuard<'a> {
-    call: &'a Outcome,
-    begun: Instant,
-    deltas: DeltaSink<'a>,
-    is_over: bool,
-}
-
-impl ModelCallGuard<'_> {
-    fn end(mut self, reply: &Result<Reply, ProviderError>, latency: Duration) {
-        self.is_over = true;
-        self.call.emit(|| match reply {
-            Ok(reply) => EventKind::ModelReply {
-                usage: reply.usage,
-                stop_reason: reply.stop_reason.clone(),
-                tool_calls: reply.tool_calls.len(),
-                latency,
-            },
-            Err(error) => EventKind::ModelError { error: error.clone(), latency },
-        });
-    }
-}
-
-impl Drop for ModelCallGuard<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let (usage, latency) = (self.deltas.known_usage(), self.begun.elapsed());
-            self.call.emit(|| EventKind::ModelAborted { usage, latency });
-        }
     }
 }

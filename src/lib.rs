@@ -12,7 +12,7 @@
 //! | floor | what | files |
 //! |---|---|---|
 //! | 3 | the outside | `schema` (of tools that strangers wrote), `secrets` (that no text shows), `redirects` (which are followed), [`providers`], [`tools`], `mcp` |
-//! | 2 | actors | `panics` (where those of foreign code end), `call_ids`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `tool_run`, `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
+//! | 2 | actors | `panics` (where those of foreign code end), `call_id_source`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `poll_timer`, `tool_run`, `model_call`, `fan_out` (the actions of a turn), `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
 //! | 1 | decisions, plain functions | `toolbox`, `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
 //! | 0 | values, and the traits of the boundaries | `name`, `spelling`, `call_id`, `content`, `tool_call`, `reply`, `context`, `agent`, `provider`, `error`, `message`, `caller`, `tool`, `event` |
 //!
@@ -49,21 +49,24 @@ mod actor_peer;
 mod agent;
 mod builtin;
 mod call_id;
-mod call_ids;
+mod call_id_source;
 mod caller;
 mod content;
 mod context;
 mod delivery;
 mod error;
 mod event;
+mod fan_out;
 mod invocation;
 #[cfg(any(feature = "mcp-client", feature = "mcp-server"))]
 pub mod mcp;
 mod message;
+mod model_call;
 mod name;
 mod observers;
 mod outcome;
 mod panics;
+mod poll_timer;
 mod prompt;
 mod provider;
 pub mod providers;

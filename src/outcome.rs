@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-use crate::call_ids::ReservedId;
+use crate::call_id_source::ReservedId;
 use crate::content::Content;
 use crate::error::CallError;
 use crate::event::EventKind;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::actor_peer::{ActorCall, ActorPeer};
 use crate::agent::Agent;
 use crate::call_id::CallId;
-use crate::call_ids::CallIdSource;
+use crate::call_id_source::CallIdSource;
 use crate::caller::Answerer;
 use crate::delivery::{Deliver, Delivery, Serve};
 use crate::error::{BuildError, CallError};

@@ -9,7 +9,7 @@ use crate::actor_peer::{ActorPeer, Incoming};
 use crate::agent::Agent;
 use crate::builtin;
 use crate::call_id::CallId;
-use crate::call_ids::{CallIdSource, DrawId};
+use crate::call_id_source::{CallIdSource, DrawId};
 use crate::caller::Answerer;
 use crate::content::Content;
 use crate::error::BuildError;

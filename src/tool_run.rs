@@ -1,8 +1,6 @@
 //! The run of a tool: a task of its own, or threads that it may block, and once more after a failure of the network.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -11,14 +9,15 @@ use tracing::Instrument as _;
 
 use crate::builtin;
 use crate::call_id::CallId;
-use crate::call_ids::ChildIds;
+use crate::call_id_source::ChildIds;
 use crate::caller::Caller;
 use crate::content::Content;
 use crate::delivery::{Deliver, ScopedCaller};
 use crate::error::CallError;
 use crate::event::EventKind;
-use crate::outcome::{CallToken, Outcome};
+use crate::outcome::CallToken;
 use crate::panics::catch_panic;
+use crate::poll_timer::PollTimer;
 use crate::span;
 use crate::tool::{Blocking, Tool, ToolContext};
 use crate::tool_call::{Arguments, ToolCall, ToolError, ToolErrorKind, ToolOutput};
@@ -137,43 +136,5 @@ pub(crate) async fn run_tool(
                 .in_current_span();
             caller.0.run_blocking(Box::pin(work)).await
         }
-    }
-}
-
-/// A future whose polls are timed, because one that blocks holds up every other on its thread. It gives its output and how
-/// long it took.
-pub(crate) struct PollTimer<'a, F> {
-    future: F,
-    begun: Instant,
-    is_polled: bool,
-    call: &'a Outcome,
-    what: &'static str,
-    name: &'a str,
-}
-
-/// The time that one poll may take before it is reported.
-const MAX_POLL: Duration = Duration::from_millis(100);
-
-impl<'a, F> PollTimer<'a, F> {
-    /// Counts the first poll from when the future was begun to be made.
-    pub(crate) fn new(future: F, begun: Instant, call: &'a Outcome, what: &'static str, name: &'a str) -> Self {
-        Self { future, begun, is_polled: false, call, what, name }
-    }
-}
-
-impl<F: Future + Unpin> Future for PollTimer<'_, F> {
-    type Output = (F::Output, Duration);
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let begun = if std::mem::replace(&mut self.is_polled, true) { Instant::now() } else { self.begun };
-        let polled = self.future.poll_unpin(context);
-        let ended = Instant::now();
-        let duration = ended.duration_since(begun);
-        if duration > MAX_POLL {
-            let Self { call, what, name, .. } = &*self;
-            tracing::warn!(?duration, "{what} `{name}` blocked an async thread");
-            call.emit_to_streams(|| EventKind::Blocked { what: format!("{what} `{name}`").into(), duration });
-        }
-        polled.map(|output| (output, ended.duration_since(self.begun)))
     }
 }
