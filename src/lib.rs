@@ -2,30 +2,17 @@
 //!
 #![doc = include_str!("../README.md")]
 //!
-//! # How it is built
-//!
-//! An invocation reaches the world through three doors that it is handed: its [`Provider`], its [`Tool`]s, and the
-//! router's `deliver`. What passes them can be serialised, and between them the loop is deterministic.
-//!
-//! A file imports only from a lower floor, or from the left on its own; a test holds this.
-//!
-//! | floor | what | files |
-//! |---|---|---|
-//! | 3 | the outside | `schema` (of tools that strangers wrote), `secrets` (that no text shows), `redirects` (which are followed), [`providers`], [`tools`], `mcp` |
-//! | 2 | actors | `panics` (where those of foreign code end), `call_id_source`, `threads` (of tools that block), `observers`, `scope` (what calls share: cancellation, observers, the count of those that are alive), `span`, `snapshot` (who and what there is), `outcome` (the one Return of a Forward), `delivery` (the way of a Forward, and of its result back), `poll_timer`, `tool_run`, `model_call`, `fan_out` (the actions of a turn), `actor_peer`, `invocation` (the agent loop), `router`, `user`, `runtime` |
-//! | 1 | decisions, plain functions | `toolbox`, `prompt`, `builtin` (`call_agent`, `finish`, arguments), `turn` (a reply in, a step out: read it first), `trace` |
-//! | 0 | values, and the traits of the boundaries | `name`, `spelling`, `call_id`, `content`, `tool_call`, `reply`, `context`, `agent`, `provider`, `error`, `message`, `caller`, `tool`, `event` |
-//!
 //! # Lifetimes
 //!
-//! Invocations are unlinked actors. The tree of lifetimes is that of futures: a caller's pending call kills the callee
-//! when it is dropped, and all calls below a held one share a cancellation that reaches them at once. A call is over when
-//! no part of it is alive: neither its invocation, nor a tool of it, nor a call that it made. Its Return is recorded then,
-//! whether or not its caller is polled. A part that a cancellation or an actor's answer leaves behind and that cannot end,
-//! because it blocks its thread, holds the Return up for a second or two and no longer.
+//! Each call is an actor of its own, without a supervisor. A pending call owns its callee: to drop the call is to kill the
+//! callee. All calls below a held one share one cancellation, which reaches them at once.
 //!
-//! A panic in a tool is an error that the model reads. One in the drop of what a cancellation ends is logged. Any other is
-//! the [`CallError`] of the call it happened in.
+//! A call is over when all its parts have ended: its actor, its tools, and the calls that it made. The Return is recorded
+//! then, whether or not the caller polls. A part that blocks its thread cannot end; after a cancellation the Return waits
+//! for it one to two seconds and no longer.
+//!
+//! A panic in a tool is an error that the model reads. A panic in a drop during a cancellation is logged. Every other panic
+//! becomes the [`CallError`] of the call in which it happened.
 //!
 //! # Features
 //!
