@@ -142,7 +142,8 @@ pub enum BuildError {
     },
 }
 
-fn backticked(names: &[Name]) -> String {
+/// Returns the names in backticks, or `none`.
+pub(crate) fn backticked(names: &[Name]) -> String {
     match names {
         [] => "none".to_owned(),
         names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),

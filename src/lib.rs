@@ -42,6 +42,8 @@ mod content;
 mod context;
 mod delivery;
 mod error;
+#[cfg(any(feature = "http", feature = "mcp-client"))]
+mod error_chain;
 mod event;
 mod fan_out;
 mod invocation;

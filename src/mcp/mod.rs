@@ -11,14 +11,14 @@
 //! # #[cfg(feature = "mcp-client")]
 //! # async fn example(runtime: Runtime) -> Result<(), Box<dyn std::error::Error>> {
 //! let connections = mcp::Servers::new()
-//!     .server("files", mcp::Server::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "/data"]))
-//!     .server("search", mcp::Server::http("https://example.com/mcp").bearer_token("…"))
+//!     .server("files", mcp::ServerConfig::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "/data"]))
+//!     .server("search", mcp::ServerConfig::http("https://example.com/mcp").bearer_token("…"))
 //!     .connect()
 //!     .await?;
 //! for error in connections.unavailable() {
 //!     eprintln!("{error}"); // the others work, and this one joins when it is there
 //! }
-//! connections.join(&runtime)?; // their tools, now and after every change
+//! connections.add_to(&runtime)?; // their tools, now and after every change
 //!
 //! let files = connections.server("files")?;
 //! for resource in files.resources().await? {

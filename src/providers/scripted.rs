@@ -27,7 +27,7 @@ use crate::reply::Reply;
 /// # tokio_test(async {
 /// let model = Scripted::new()
 ///     .replies("researcher", [Reply::call_agent("writer", "write it"), Reply::finish("done")])
-///     .replies("writer", [Reply::text("a builder")]);
+///     .replies("writer", [Reply::text("a draft")]);
 /// let runtime = Runtime::builder()
 ///     .provider("script", model)
 ///     .agent(Agent::new("researcher", "Search."))

@@ -43,7 +43,7 @@ const FLOORS: [&[&str]; 4] = [
         "user",
         "runtime",
     ],
-    &["schema", "secrets", "redirects", "providers", "tools", "mcp"],
+    &["schema", "error_chain", "secrets", "redirects", "providers", "tools", "mcp"],
 ];
 
 /// Foreign crates that only some files may name.
@@ -70,7 +70,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
         ],
     ),
     ("async_task", &["threads"]),
-    ("pin_project_lite", &["threads"]),
+    ("pin_project_lite", &["threads", "mcp/server/sessions"]),
     ("slab", &["observers", "scope"]),
     ("rpds", &["name"]),
     ("unicode_general_category", &["name"]),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
 
+use crate::error::backticked;
 use crate::name::Name;
 
 /// Why a server could not be used. What a model can repair is a [`ToolError`](crate::ToolError) instead.
@@ -59,17 +60,13 @@ pub enum Error {
         tool: Arc<str>,
     },
     /// There is no such server, or it has no such tool.
-    #[error("there is no MCP server or tool `{name}`; there are {}", list(.known))]
+    #[error("there is no MCP server or tool `{name}`; there are {}", backticked(.known))]
     Unknown {
         /// The name.
         name: Name,
         /// Those that there are.
         known: Vec<Name>,
     },
-}
-
-fn list(names: &[Name]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What the operating system said, if that is what an error comes from.
@@ -92,18 +89,4 @@ fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
         next = error.source();
     }
     None
-}
-
-/// An error with what caused it.
-pub(crate) fn causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

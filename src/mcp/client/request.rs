@@ -13,9 +13,11 @@ use rmcp::model::{ClientRequest, RequestId, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::mcp::client::error::{causes, io_kind, is_about_the_key};
+use crate::error_chain::error_chain;
+use crate::mcp::client::error::{io_kind, is_about_the_key};
 use crate::mcp::client::session::SessionHandle;
 use crate::mcp::client::supervisor::Supervisor;
+use crate::mcp::transport::streamable_http::is_unreached;
 use crate::mcp::transport::tap::ProgressReceiver;
 
 /// Why a request was not answered.
@@ -74,7 +76,7 @@ impl Supervisor {
                 Ok(handle) => return Ok((session, handle)),
                 // It has ended in this moment, and nothing was sent.
                 Err(ServiceError::TransportClosed) => session.ended.cancel(),
-                Err(error) => return Err(Failure::Other(causes(&error))),
+                Err(error) => return Err(Failure::Other(error_chain(&error))),
             }
         }
     }
@@ -124,7 +126,7 @@ impl Supervisor {
                 Failure::Other("its answer could not be read, is too long, or broke off".to_owned())
             }
             ServiceError::TransportSend(error) if is_about_the_key(&*error.error) => {
-                Failure::Unauthorized(self.server.without_secrets(&causes(&*error.error)))
+                Failure::Unauthorized(self.server.without_secrets(&error_chain(&*error.error)))
             }
             ServiceError::TransportSend(error) => {
                 if io_kind(&*error.error) == Some(io::ErrorKind::BrokenPipe) {
@@ -132,14 +134,10 @@ impl Supervisor {
                     return Failure::Disconnected(self.why_ended().await);
                 }
                 session.maybe_gone.notify_one();
-                let reason = self.server.without_secrets(&causes(&*error.error));
-                if (session.is_unreached)(&*error.error) {
-                    Failure::NotConnected(reason)
-                } else {
-                    Failure::Other(reason)
-                }
+                let reason = self.server.without_secrets(&error_chain(&*error.error));
+                if is_unreached(&*error.error) { Failure::NotConnected(reason) } else { Failure::Other(reason) }
             }
-            other => Failure::Other(self.server.without_secrets(&causes(&other))),
+            other => Failure::Other(self.server.without_secrets(&error_chain(&other))),
         }
     }
 }

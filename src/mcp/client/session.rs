@@ -18,14 +18,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::error_chain::error_chain;
 use crate::mcp::client::catalogue::MAX_TOOLS;
 use crate::mcp::client::config::{Endpoint, ServerConfig};
-use crate::mcp::client::error::{causes, is_about_the_key};
+use crate::mcp::client::error::is_about_the_key;
 use crate::mcp::client::pages::{self, Limits};
 use crate::mcp::transport::child::Child;
 use crate::mcp::transport::redacted::Redacted;
 use crate::mcp::transport::stdio::Stdio;
-use crate::mcp::transport::streamable_http::{self, IsUnreached};
+use crate::mcp::transport::streamable_http::{self, is_unreached};
 use crate::mcp::transport::tap::{Signals, Tap};
 use crate::name::Name;
 
@@ -50,8 +51,6 @@ pub(crate) struct SessionHandle {
     pub(crate) ended: CancellationToken,
     /// Told when the server seems gone.
     pub(crate) maybe_gone: Arc<Notify>,
-    /// Whether an error in sending means that nothing was sent.
-    pub(crate) is_unreached: IsUnreached,
 }
 
 /// A connection, and what holds it. Dropped, the server is ended in the background or let go.
@@ -68,7 +67,6 @@ pub(crate) struct Session {
 struct Opened {
     running: RunningService<RoleClient, Client>,
     signals: Signals,
-    is_unreached: IsUnreached,
 }
 
 /// Why there is no connection.
@@ -96,13 +94,13 @@ impl Session {
     }
 
     fn new(server: &ServerConfig, opened: Opened, child: Option<Child>) -> Self {
-        let Opened { running, signals, is_unreached } = opened;
+        let Opened { running, signals } = opened;
         let (withdraw, withdrawn) = mpsc::unbounded_channel();
         let peer = running.peer().clone();
         let withdrawing = AbortOnDropHandle::new(tokio::spawn(send_cancellations(withdrawn, peer.clone())));
         let listening = AbortOnDropHandle::new(tokio::spawn(subscribe_to_changes(peer.clone())));
         let (ended, maybe_gone) = (signals.ended.clone(), Arc::clone(&signals.maybe_gone));
-        let session = SessionHandle { peer, withdraw, ended, maybe_gone, is_unreached };
+        let session = SessionHandle { peer, withdraw, ended, maybe_gone };
         let max_message_bytes = server.settings.max_message_bytes;
         Self { session, running, child, signals, max_message_bytes, _tasks: [withdrawing, listening] }
     }
@@ -157,7 +155,7 @@ async fn connect(
 ) -> Result<Opened, Failed> {
     let (signals, max_message_bytes) = (Signals::default(), server.settings.max_message_bytes);
     let failed = |reason: String| Failed { reason, is_refusal: false };
-    let (running, is_unreached) = match &server.endpoint {
+    let running = match &server.endpoint {
         Endpoint::Command(command) => {
             let (started, input, output) = Child::start(name, command).map_err(failed)?;
             *child = Some(started);
@@ -166,13 +164,12 @@ async fn connect(
             let stdio =
                 Redacted::new(Stdio::new(Arc::clone(name), input, output, max_message_bytes), server.redaction());
             let stdio = Tap::new(stdio, signals);
-            (Client.serve_with_lifecycle(stdio, lifecycle).await, streamable_http::never as IsUnreached)
+            Client.serve_with_lifecycle(stdio, lifecycle).await
         }
         Endpoint::Address(address) => {
             let http = streamable_http::transport(address, max_message_bytes, &signals.maybe_gone).map_err(failed)?;
-            let is_unreached = streamable_http::is_unreached_by(&http);
             let http = Tap::new(Redacted::new(http, server.redaction()), signals.clone());
-            (Client.serve_with_lifecycle(http, lifecycle).await, is_unreached)
+            Client.serve_with_lifecycle(http, lifecycle).await
         }
     };
     let is_refusal = |error: &ClientInitializeError| match error {
@@ -181,14 +178,15 @@ async fn connect(
         _ => false,
     };
     match running {
-        Ok(running) => Ok(Opened { running, signals, is_unreached }),
+        Ok(running) => Ok(Opened { running, signals }),
         Err(ClientInitializeError::TransportError { error, .. }) if is_about_the_key(&*error.error) => {
-            let said = causes(&*error.error);
+            let said = error_chain(&*error.error);
             Err(failed(format!("authentication failed: {said}; check its bearer token or headers")))
         }
-        Err(error) => {
-            Err(Failed { reason: format!("could not connect: {}", causes(&error)), is_refusal: is_refusal(&error) })
-        }
+        Err(error) => Err(Failed {
+            reason: format!("could not connect: {}", error_chain(&error)),
+            is_refusal: is_refusal(&error),
+        }),
     }
 }
 
@@ -200,7 +198,7 @@ async fn subscribe_to_changes(peer: Peer<RoleClient>) {
     }
     match peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await {
         Ok(mut changes) => while let Ok(Some(_)) = changes.next().await {},
-        Err(error) => tracing::debug!(error = %causes(&error), "an MCP server does not tell of changes"),
+        Err(error) => tracing::debug!(error = %error_chain(&error), "an MCP server does not tell of changes"),
     }
 }
 
@@ -262,7 +260,7 @@ async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> 
     tokio::select! {
         answer = timeout(PING, ping) => match answer {
             Ok(Ok(_) | Err(ServiceError::McpError(_))) => Ok(()),
-            Ok(Err(error)) => Err(format!("it is not there: {}", causes(&error))),
+            Ok(Err(error)) => Err(format!("it is not there: {}", error_chain(&error))),
             Err(_) => Err(format!("it did not answer within {PING:?}")),
         },
         () = signals.rejected.notified() => Err("it does not know us any more".to_owned()),
@@ -277,7 +275,7 @@ async fn list(peer: &Peer<RoleClient>, max_message_bytes: usize) -> Result<Vec<V
     let ask = async |params| {
         let request =
             ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
-        peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| causes(&error))
+        peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| error_chain(&error))
     };
     let read = |answer| match answer {
         ServerResult::ListToolsResult(result) => {

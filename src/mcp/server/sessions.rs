@@ -5,12 +5,15 @@
 //! in the middle of a call of which nothing is told.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, stream};
 use parking_lot::Mutex;
+use pin_project_lite::pin_project;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
@@ -83,13 +86,25 @@ impl ActivityGuard {
     }
 
     /// The stream, with the session in use while it is read.
-    fn during<S>(self, stream: S) -> impl Stream<Item = ServerSseMessage> + Send + Sync + use<S>
-    where
-        S: Stream<Item = ServerSseMessage> + Send + Sync,
-    {
-        stream.inspect(move |_| {
-            let _ = &self;
-        })
+    fn during<S>(self, stream: S) -> Guarded<S> {
+        Guarded { stream, _guard: self }
+    }
+}
+
+pin_project! {
+    /// A stream that holds a guard.
+    struct Guarded<S> {
+        #[pin]
+        stream: S,
+        _guard: ActivityGuard,
+    }
+}
+
+impl<S: Stream> Stream for Guarded<S> {
+    type Item = S::Item;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.project().stream.poll_next(context)
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error_body::{ErrorBody, of_status};
 use super::retry_after;
 use super::sse::Decoder;
+use crate::error_chain::error_chain;
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::redirects::same_origin_only;
 use crate::secrets::Secrets;
@@ -387,12 +388,6 @@ fn deadline_after(limit: Duration) -> Instant {
 fn request_id(response: &reqwest::Response) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name)?.to_str().ok())?;
     Some(head(id, MAX_SHOWN_BODY))
-}
-
-/// An error and its causes on one line.
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// The first `limit` bytes of a text, or a few less, so that no letter is cut.

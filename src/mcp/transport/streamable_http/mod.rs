@@ -26,8 +26,9 @@ use rmcp::transport::streamable_http_client::{
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::error_chain::error_chain;
 use crate::mcp::client::config::Address;
-use crate::mcp::client::error::{causes, io_kind};
+use crate::mcp::client::error::io_kind;
 use crate::mcp::client::redaction::Redaction;
 use crate::mcp::transport::stdio;
 use crate::redirects::same_origin_only;
@@ -90,7 +91,7 @@ impl Client {
             .pool_max_idle_per_host(0)
             .redirect(same_origin_only())
             .build()
-            .map_err(|error| format!("no HTTP client could be made: {}", causes(&error)))?;
+            .map_err(|error| format!("no HTTP client could be made: {}", error_chain(&error)))?;
         let (url, redaction) = (address.url.as_str().into(), Arc::new(Redaction::of_address(address)));
         Ok(Self {
             http,
@@ -137,7 +138,7 @@ impl Client {
         match error {
             E::Client(error) => {
                 let kind = io_kind(&error).map(io::Error::from);
-                E::Client(Failed { said: redact(&causes(&error.without_url())), kind })
+                E::Client(Failed { said: redact(&error_chain(&error.without_url())), kind })
             }
             E::AuthRequired(error) => E::AuthRequired(AuthRequiredError::new(redact(&error.www_authenticate_header))),
             E::InsufficientScope(error) => E::InsufficientScope(InsufficientScopeError::new(
@@ -152,7 +153,7 @@ impl Client {
             E::SessionExpired => E::SessionExpired,
             E::UnexpectedServerResponse(said) => E::UnexpectedServerResponse(redact(&said).into()),
             E::UnexpectedContentType(kind) => E::UnexpectedContentType(kind.as_deref().map(redact)),
-            other => E::UnexpectedServerResponse(redact(&causes(&other)).into()),
+            other => E::UnexpectedServerResponse(redact(&error_chain(&other)).into()),
         }
     }
 }
@@ -260,8 +261,8 @@ fn readable(data: String, is_first: bool) -> Option<String> {
     (is_answer || !is_first).then_some(data)
 }
 
-/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is maybe_gone of
-/// being gone.
+/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is asked whether it
+/// is there.
 #[derive(Debug)]
 struct Resume {
     maybe_gone: Arc<Notify>,
@@ -277,12 +278,9 @@ impl SseRetryPolicy for Resume {
     }
 }
 
-/// Whether an error in sending means that nothing was sent.
-pub(crate) type IsUnreached = fn(&(dyn Error + 'static)) -> bool;
-
-/// Whether errors of this transport mean that no server was reached.
-pub(crate) fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientTransport<C>) -> IsUnreached {
-    |error| match error.downcast_ref::<StreamableHttpError<C::Error>>() {
+/// Whether an error in sending means that no server was reached, so that nothing was sent.
+pub(crate) fn is_unreached(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<Failed>>() {
         Some(StreamableHttpError::Client(error)) => matches!(
             io_kind(error),
             Some(ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
@@ -290,9 +288,4 @@ pub(crate) fn is_unreached_by<C: StreamableHttpClient>(_: &StreamableHttpClientT
         Some(StreamableHttpError::SessionExpired) => true,
         _ => false,
     }
-}
-
-/// For transports of which it is never known.
-pub(crate) fn never(_: &(dyn Error + 'static)) -> bool {
-    false
 }
