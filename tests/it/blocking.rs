@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::gate::gate;
-use crate::silent::silent;
+use crate::pending_tool::pending_tool;
+use crate::silent_actor::silent;
 use crate::team::{With, on_threads, team, tokio_runtime};
 
 /// A tool that is polled where it may block.
@@ -186,7 +186,7 @@ async fn a_function_that_waits_for_its_turn_never_begins_although_its_tokio_runt
 
 #[tokio::test]
 async fn a_tool_that_may_block_is_dropped_at_an_await_when_its_call_is_cancelled() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::new().replies("a", [Reply::tool("gate", json!({}))]);
     let runtime = team(model, ["a"]).tool(Blocks(gate)).build().unwrap();
     let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
@@ -287,7 +287,7 @@ mod a_function_that_blocks_on_runs {
             let block = tool::blocking("block", "", move |_: NoArguments| inner.send("inner begins").unwrap());
             let runtime = with_one_thread(
                 model,
-                |builder| builder.tool(crate::gate::gate().0).tool(block),
+                |builder| builder.tool(crate::pending_tool::pending_tool().0).tool(block),
                 move |runtime| {
                     let run = tokio::time::timeout(Duration::from_millis(1), runtime.run("slow", "x"));
                     assert!(Handle::current().block_on(async { run.await.is_err() }));

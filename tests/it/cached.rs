@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use crate::gate::gate;
+use crate::pending_tool::pending_tool;
 use crate::team::{With, team};
 
 /// A tool that takes 100 ms, and counts how often it runs. What it does then is told by which run it is, from 1.
@@ -161,7 +161,7 @@ async fn one_who_waits_may_be_cancelled_and_the_others_get_the_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_nobody_waits_for_any_more_ends_and_the_next_call_begins_another() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::computed(|_: &Request| Reply::tool("gate", json!({})));
     let runtime = team(model, ["a"]).tool(Cached::around(gate)).build().unwrap();
     for _ in 0..2 {

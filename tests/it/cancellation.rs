@@ -16,9 +16,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::gate::gate;
-use crate::silent::{Letter, silent};
-use crate::team::{With, everybody_has_had_a_turn, odd_in_events, odd_in_log, on_threads, path, team};
+use crate::pending_tool::pending_tool;
+use crate::silent_actor::{SilentMessage, silent};
+use crate::team::{With, let_all_tasks_run, odd_in_events, odd_in_log, on_threads, path, team};
 
 /// A model whose agent `a` calls `b`, who opens the gate.
 fn two_levels() -> Scripted {
@@ -31,7 +31,7 @@ fn two_levels() -> Scripted {
 
 #[tokio::test]
 async fn dropping_a_call_ends_tools_two_levels_below() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let runtime = team(two_levels(), ["a", "b"]).tool(gate).build().unwrap();
     let running = tokio::spawn({
         let runtime = runtime.clone();
@@ -47,7 +47,7 @@ async fn dropping_a_call_ends_tools_two_levels_below() {
 
 #[tokio::test]
 async fn a_cancelled_call_still_gives_its_log_in_which_every_forward_has_one_outcome() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let runtime = team(two_levels(), ["a", "b"]).tool(gate).build().unwrap();
     let mut call = runtime.user("alice").forward("a", "go");
     while !matches!(call.next_event().await.unwrap().kind, EventKind::ToolStart { .. }) {}
@@ -165,7 +165,7 @@ async fn fault_46_a_cancellation_reaches_ten_thousand_calls_in_every_phase() {
 
 #[tokio::test]
 async fn a_chain_of_ten_thousand_calls_is_cancelled_at_once() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::computed(|request: &Request| match request.context.input().parse::<usize>() {
         Ok(0) => Reply::tool("gate", json!({})),
         Ok(left) => Reply::call_agent("a", &(left - 1).to_string()),
@@ -246,7 +246,7 @@ async fn a_call_that_a_tool_drops_reaches_two_levels_below_before_their_next_ste
             go.notify_one();
             drop(calling);
             // The tool goes on, and with it the scope of all that it calls.
-            everybody_has_had_a_turn().await;
+            let_all_tasks_run().await;
             Ok("".into())
         }
     });
@@ -308,7 +308,7 @@ async fn fault_48_an_answer_after_the_cancellation_is_dropped_and_observers_are_
     let running = tokio::spawn(runtime.user("alice").forward("silent", "go"));
     assert_eq!(said.recv().await, Some("asked"));
     running.abort();
-    actor.cast(Letter::Answer).unwrap();
+    actor.cast(SilentMessage::Answer).unwrap();
     assert_eq!(said.recv().await, Some("answered"));
     let kinds: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect();
     assert!(
@@ -343,7 +343,7 @@ async fn fault_48_an_answer_of_an_agent_after_the_cancellation_is_dropped_and_ob
 
 #[tokio::test(start_paused = true)]
 async fn fault_49_what_a_tool_leaves_running_is_cancelled_when_the_tool_ends_and_not_only_when_the_run_does() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let (actor, mut said) = silent().await;
     let (sender, mut answers) = mpsc::unbounded_channel();
     let (end_tool, end_run) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -534,7 +534,7 @@ mod fault_46_a_call_is_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn while_a_tool_runs() {
-        let (gate, mut keeper) = gate();
+        let (gate, mut keeper) = pending_tool();
         let runtime = doing(Reply::tool("gate", json!({}))).tool(gate).build().unwrap();
         check(runtime, keeper.next(), &["alice > a: go"]).await;
         assert_eq!(keeper.next().await, "dropped");
@@ -569,7 +569,7 @@ mod fault_46_a_call_is_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn while_an_agent_is_waited_for() {
-        let (gate, mut keeper) = gate();
+        let (gate, mut keeper) = pending_tool();
         let runtime = doing(Reply::call_agent("b", "x")).tool(gate).build().unwrap();
         check(runtime, keeper.next(), &["alice > a: go", "a > b: x"]).await;
         assert_eq!(keeper.next().await, "dropped");
@@ -596,7 +596,7 @@ mod fault_46_a_call_is_cancelled {
 
 #[tokio::test]
 async fn fault_53_after_a_shutdown_a_forward_is_answered_with_an_error() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let runtime = team(two_levels(), ["a", "b"]).tool(gate).build().unwrap();
     let running = tokio::spawn(runtime.user("alice").forward("a", "go"));
     assert_eq!(keeper.next().await, "started");
@@ -657,7 +657,7 @@ async fn a_blocking_function_leaves_the_async_threads_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_though_another_one_of_the_same_runtime_is_parked() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let runtime = team(two_levels(), ["a", "b", "c"]).tool(gate).build().unwrap();
     let parked = tokio::spawn(runtime.user("alice").forward("a", "go"));
     assert_eq!(keeper.next().await, "started");

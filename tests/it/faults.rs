@@ -12,7 +12,7 @@ use agentouto::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::gate::Gate;
+use crate::pending_tool::PendingTool;
 use crate::team::{odd_in_log, on_threads, path, team};
 
 /// A reply with one tool call, as it came over the wire.
@@ -354,7 +354,7 @@ async fn fault_43_a_panic_in_the_drop_of_one_tool_leaves_nothing_beside_it_alive
                 std::future::pending::<()>().await;
             }
         });
-        let gate = Gate::new(move |signal| {
+        let gate = PendingTool::new(move |signal| {
             // A test that is over no longer hears.
             let _ = sender.send(signal);
         });

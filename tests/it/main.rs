@@ -9,8 +9,6 @@ mod cassettes;
 mod chaos;
 mod encoding;
 mod faults;
-#[path = "../common/gate.rs"]
-mod gate;
 mod google;
 mod lifetimes;
 mod multiplexing;
@@ -19,13 +17,15 @@ mod openai;
 mod openai_responses;
 mod outcomes;
 mod peers;
+#[path = "../common/pending_tool.rs"]
+mod pending_tool;
 mod promises;
 mod prompt_outputs;
 mod prompt_tools;
 mod retry;
 mod scenarios;
 mod server;
-mod silent;
+mod silent_actor;
 mod team;
 mod tidy;
 mod tools;

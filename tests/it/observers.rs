@@ -16,7 +16,7 @@ use futures_util::poll;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::gate::gate;
+use crate::pending_tool::pending_tool;
 use crate::team::{odd_in_events, on_threads, path, team};
 
 fn searching() -> Runtime {
@@ -168,7 +168,7 @@ async fn streams_of_all_events_end_when_a_tool_shuts_down_its_own_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_all_events_end_though_the_shutdown_is_dropped_and_later_ones_are_over_at_once() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::new().replies("a", [Reply::tool("gate", json!({}))]);
     let runtime = team(model, ["a"]).tool(gate).build().unwrap();
     let mut events = runtime.events(100);
@@ -265,7 +265,7 @@ fn a_waker_may_begin_and_drop_streams_change_the_team_and_cancel_calls() {
             ("park", _) => Reply::tool("gate", json!({})),
             _ => Reply::text("done"),
         });
-        let (gate, mut keeper) = gate();
+        let (gate, mut keeper) = pending_tool();
         let runtime = team(model, ["a", "b", "park"]).tool(gate).build().unwrap();
         let mut call = runtime.user("alice").forward("park", "go");
         assert!(poll!(&mut call).is_pending());

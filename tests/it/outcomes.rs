@@ -11,9 +11,9 @@ use futures_util::{FutureExt as _, poll};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::gate::gate;
-use crate::silent::silent;
-use crate::team::{With, everybody_has_had_a_turn, odd_in_events, odd_in_log, on_threads, path, team, tokio_runtime};
+use crate::pending_tool::pending_tool;
+use crate::silent_actor::silent;
+use crate::team::{With, let_all_tasks_run, odd_in_events, odd_in_log, on_threads, path, team, tokio_runtime};
 
 /// A model whose agent `a` uses the tool `leave`, and whose agent `b` never answers.
 fn leaving() -> Scripted {
@@ -203,7 +203,7 @@ mod a_call_below_that_of_an_actor {
         let mut below = incoming.caller.call_agent("expert", "go");
         there.block_on(async {
             assert!(poll!(&mut below).is_pending());
-            everybody_has_had_a_turn().await;
+            let_all_tasks_run().await;
         });
         (runtime, call, incoming, below)
     }
@@ -213,7 +213,7 @@ mod a_call_below_that_of_an_actor {
         let (runtime, call, incoming, below) = calls(&here, &there);
         let mut events = runtime.events(100);
         call.cancel();
-        here.block_on(everybody_has_had_a_turn());
+        here.block_on(let_all_tasks_run());
         gives_it_up(call, incoming);
         assert_eq!(there.block_on(below), Err(CallError::Cancelled));
         let returns = std::iter::from_fn(|| events.try_next()).filter_map(|event| match event.kind {
@@ -254,7 +254,7 @@ mod a_call_below_that_of_an_actor {
 
 #[tokio::test]
 async fn a_call_that_is_awaited_again_gives_the_same_result() {
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::computed(|request: &Request| match request.context.input() {
         "park" => Reply::tool("gate", json!({})),
         _ => Reply::text("done"),
@@ -291,7 +291,7 @@ fn a_call_that_is_polled_outside_of_tokio_says_so_and_blames_no_callee() {
 #[tokio::test]
 async fn an_id_is_refused_while_a_call_has_it_and_is_free_again_afterwards() {
     let id = CallId::random();
-    let (gate, mut keeper) = gate();
+    let (gate, mut keeper) = pending_tool();
     let model = Scripted::computed(|request: &Request| match request.context.input() {
         "park" => Reply::tool("gate", json!({})),
         _ => Reply::text("done"),

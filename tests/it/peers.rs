@@ -14,8 +14,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::silent::silent;
-use crate::team::{With, everybody_has_had_a_turn, path, team};
+use crate::silent_actor::silent;
+use crate::team::{With, let_all_tasks_run, path, team};
 
 #[tokio::test]
 async fn a_peer_answers_its_caller_and_nobody_else() {
@@ -74,30 +74,30 @@ async fn what_a_person_says_wrong_is_what_the_model_reads() {
 /// An actor that asks an agent before it answers.
 struct Clerk;
 
-struct Letter(Incoming);
+struct SilentMessage(Incoming);
 
-impl From<Incoming> for Letter {
+impl From<Incoming> for SilentMessage {
     fn from(incoming: Incoming) -> Self {
         Self(incoming)
     }
 }
 
 impl Actor for Clerk {
-    type Msg = Letter;
+    type Msg = SilentMessage;
     type State = Vec<ReplyPort>;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<Letter>, (): ()) -> Result<Vec<ReplyPort>, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<SilentMessage>, (): ()) -> Result<Vec<ReplyPort>, ActorProcessingErr> {
         Ok(Vec::new())
     }
 
     async fn handle(
         &self,
-        me: ActorRef<Letter>,
-        letter: Letter,
+        me: ActorRef<SilentMessage>,
+        letter: SilentMessage,
         kept: &mut Vec<ReplyPort>,
     ) -> Result<(), ActorProcessingErr> {
-        let Letter(Incoming { forward, caller, reply, .. }) = letter;
+        let SilentMessage(Incoming { forward, caller, reply, .. }) = letter;
         match &*forward.content.text {
             "drop" => drop(reply),
             "keep and stop" => {
@@ -155,7 +155,7 @@ async fn calls_that_actors_answered_leave_no_tasks() {
     for _ in 0..10 {
         runtime.user("alice").caller().call_agent("clerk", "go").await.unwrap();
     }
-    everybody_has_had_a_turn().await;
+    let_all_tasks_run().await;
     assert_eq!(tasks(), before);
     clerk.stop(None);
 }

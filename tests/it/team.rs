@@ -55,7 +55,7 @@ pub(crate) fn tokio_runtime(threads: usize) -> tokio::runtime::Runtime {
 }
 
 /// Gives every other task of this thread its turn, and those that it wakes.
-pub(crate) async fn everybody_has_had_a_turn() {
+pub(crate) async fn let_all_tasks_run() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::child::Counterpart;
-use crate::desk::{LIMIT, hostile, order, runtime};
+use crate::support::{LIMIT, hostile, order, runtime};
 use crate::trace;
 
 /// What stands in every secret here, and nowhere else.

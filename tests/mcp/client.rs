@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::are_wanted;
 use crate::child::{Counterpart, installed};
-use crate::desk::{LIMIT, SOON, call, folder, offered, order, runtime, until_offered, with};
+use crate::support::{LIMIT, SOON, call, folder, offered, order, runtime, until_offered, with};
 
 fn node(package: &str) -> [String; 1] {
     [installed(&format!("node_modules/@modelcontextprotocol/{package}/dist/index.js")).to_str().unwrap().to_owned()]

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::child::Counterpart;
-use crate::desk::{LIMIT, SOON, call, folder, have, hostile, offered, order, runtime, until_offered, with};
+use crate::support::{LIMIT, SOON, call, folder, have, hostile, offered, order, runtime, until_offered, with};
 use crate::trace::Trace;
 
 /// Waits until something is so.

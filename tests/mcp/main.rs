@@ -11,7 +11,7 @@ mod canary;
 mod child;
 mod client;
 mod client_faults;
-mod desk;
+mod support;
 #[path = "../common/trace.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod trace;

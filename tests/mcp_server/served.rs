@@ -10,7 +10,7 @@ mod team;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = team::team_with(team::Gate::new(|signal| eprintln!("{signal}")));
+    let runtime = team::team_with(team::PendingTool::new(|signal| eprintln!("{signal}")));
     let hiring = runtime.clone();
     runtime.join_user("recruiter", "Lets somebody join.", move |_: Arc<Forward>| {
         let joined =

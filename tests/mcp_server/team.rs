@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::sync::Barrier;
 
 #[allow(dead_code, reason = "each of two programs uses a part")]
-#[path = "../common/gate.rs"]
-mod gate;
+#[path = "../common/pending_tool.rs"]
+mod pending_tool;
 
-pub(crate) use gate::{Gate, Keeper};
+pub(crate) use pending_tool::{PendingTool, PendingToolEvents};
 
 /// How many calls a meeting takes.
 pub(crate) const CROWD: usize = 100;
@@ -27,14 +27,14 @@ pub(crate) const SHOWN: [&str; 8] =
 
 /// The team, and who hears what its gate says.
 #[allow(dead_code, reason = "each of two programs uses a part")]
-pub(crate) fn team() -> (Runtime, Keeper) {
-    let (gate, keeper) = gate::gate();
+pub(crate) fn team() -> (Runtime, PendingToolEvents) {
+    let (gate, keeper) = pending_tool::pending_tool();
     (team_with(gate), keeper)
 }
 
 /// A researcher who calls a writer, one who waits for ever at a gate, one whose model is out of order, one whose meeting begins
 /// when a hundred have come, one who is slow, one whose name is Korean, a painter, and a person.
-pub(crate) fn team_with(gate: Gate) -> Runtime {
+pub(crate) fn team_with(gate: PendingTool) -> Runtime {
     let broken = ProviderError::new(ProviderErrorKind::Overloaded, "the model is out of order");
     let script = Scripted::new()
         .replies_to_any("researcher", [Reply::call_agent("writer", "Write it."), Reply::finish("A report.")])

@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::host::{Session, ask, host};
-use crate::team::{Keeper, team};
+use crate::team::{PendingToolEvents, team};
 
 /// The SDK's own patience with what was asked over a line that has ended is 5 s; an end of the line must come through at once.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// A call that waits at the gate.
-async fn waiting(session: &Session, keeper: &mut Keeper) -> RequestHandle<RoleClient> {
+async fn waiting(session: &Session, keeper: &mut PendingToolEvents) -> RequestHandle<RoleClient> {
     let Value::Object(arguments) = json!({ "message": "Wait." }) else { unreachable!() };
     let call = CallToolRequestParams::new("waiter").with_arguments(arguments);
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(call));
@@ -27,7 +27,7 @@ async fn waiting(session: &Session, keeper: &mut Keeper) -> RequestHandle<RoleCl
 }
 
 /// The call is over, with everything below it.
-async fn ended(runtime: &Runtime, keeper: &mut Keeper) {
+async fn ended(runtime: &Runtime, keeper: &mut PendingToolEvents) {
     assert_eq!(timeout(AT_ONCE, keeper.next()).await.expect("it ends at once"), "dropped");
     timeout(AT_ONCE, runtime.idle()).await.expect("nobody is left");
 }
@@ -103,8 +103,8 @@ async fn a_session_is_closed_when_it_is_abandoned_and_not_while_a_call_is_answer
 
     // A host whose connections break, which says nothing more.
     let raw = reqwest::Client::new();
-    let id = crate::doors::begin(&raw, &url).await;
-    let asked = crate::doors::request(&raw, &url, &crate::doors::called("waiter")).header("mcp-session-id", &id);
+    let id = crate::access::begin(&raw, &url).await;
+    let asked = crate::access::request(&raw, &url, &crate::access::called("waiter")).header("mcp-session-id", &id);
     let answer = asked.send().await.unwrap();
     assert_eq!(keeper.next().await, "started");
     drop(answer);

@@ -7,38 +7,38 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 /// A tool that says `started`, never ends, and says `dropped` when it is.
-pub(crate) struct Gate(Say);
+pub(crate) struct PendingTool(Say);
 
 type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-impl Gate {
-    /// A gate that has said a thing when `say` has returned.
+impl PendingTool {
+    /// A tool that has said a thing when `say` has returned.
     pub(crate) fn new(say: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(say))
     }
 }
 
-/// A [`Gate`], and who hears what it says.
-pub(crate) fn gate() -> (Gate, Keeper) {
+/// A [`PendingTool`], and the receiver of what it says.
+pub(crate) fn pending_tool() -> (PendingTool, PendingToolEvents) {
     let (sender, events) = mpsc::unbounded_channel();
     let say = move |signal| {
         // A test that is over no longer hears.
         let _ = sender.send(signal);
     };
-    (Gate::new(say), Keeper(events))
+    (PendingTool::new(say), PendingToolEvents(events))
 }
 
-/// The test's end of a [`Gate`].
-pub(crate) struct Keeper(mpsc::UnboundedReceiver<&'static str>);
+/// The test's end of a [`PendingTool`].
+pub(crate) struct PendingToolEvents(mpsc::UnboundedReceiver<&'static str>);
 
-impl Keeper {
-    /// Waits for the next thing that the gate says.
+impl PendingToolEvents {
+    /// Waits for the next thing that the tool says.
     pub(crate) async fn next(&mut self) -> &'static str {
-        self.0.recv().await.expect("the gate is there")
+        self.0.recv().await.expect("the tool is there")
     }
 }
 
-impl Tool for Gate {
+impl Tool for PendingTool {
     fn spec(&self) -> ToolSpec {
         let parameters = json!({"type": "object", "properties": {}});
         ToolSpec { name: "gate".into(), description: "Waits.".into(), parameters }
