@@ -21,7 +21,7 @@ pub(super) fn calls(code: &str) -> Option<Vec<(String, Map<String, Value>)>> {
         if code.rest.is_empty() || in_brackets && code.rest.starts_with(']') {
             break;
         }
-        calls.push(code.call()?);
+        calls.push(code.printed()?);
         if !code.rest.starts_with([',', ';', ']', '\n']) && !code.rest.trim_start().is_empty() {
             code.rest.starts_with(char::is_whitespace).then_some(())?;
         }
@@ -63,14 +63,21 @@ impl<'a> Code<'a> {
         (end > 0).then(|| &rest[..end])
     }
 
-    fn call(&mut self) -> Option<(String, Map<String, Value>)> {
-        let name = self.name()?;
-        self.take("(").then_some(())?;
-        if name == "print" {
+    /// A call, alone or in a `print(…)`.
+    fn printed(&mut self) -> Option<(String, Map<String, Value>)> {
+        let begin = self.rest;
+        if self.name()? == "print" && self.take("(") {
             let call = self.call()?;
             self.rest = self.rest.trim_start();
             return self.close().then_some(call);
         }
+        self.rest = begin;
+        self.call()
+    }
+
+    fn call(&mut self) -> Option<(String, Map<String, Value>)> {
+        let name = self.name()?;
+        self.take("(").then_some(())?;
         let name = plain_name(name);
         let name = name.strip_prefix("default_api.").unwrap_or(name).to_owned();
         let mut arguments = Map::new();
@@ -257,6 +264,7 @@ mod tests {
             check(code, &Value::Null);
         }
         check(&format!("f(a={})", "[".repeat(100_000)), &Value::Null);
+        check(&"print(".repeat(1_000_000), &Value::Null);
     }
 
     #[test]
