@@ -12,6 +12,8 @@ use super::toolset::{Toolset, escaped, plain_name, without_entities};
 use super::value::typed;
 use crate::tool_call::ToolCall;
 
+/// How many calls of one answer are told to be malformed. What follows them is not read.
+pub(super) const MOST_MALFORMED: usize = 32;
 /// The keys by which JSON names a tool.
 const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"];
 /// The keys under which JSON has the arguments.
@@ -24,6 +26,8 @@ const AROUND_KEYS: [&str; 3] = ["tool_calls", "tool_call", "function_call"];
 const NAME_TAGS: [&str; 3] = ["name", "tool_name", "tool"];
 /// The elements that hold the arguments.
 const ARGUMENT_TAGS: [&str; 4] = ["arguments", "parameters", "args", "input"];
+/// The longest name of a parameter in a tag of its own, in bytes.
+const LONGEST_KEY: usize = 128;
 
 /// Reads what stands between `<tool_call …>` and its end. `named` is the name in the tag itself, if there is one.
 /// `is_closed` says whether there was an end.
@@ -38,9 +42,7 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &T
     if let Some(function) = without_prefix(body, "<function=") {
         let each: Vec<&str> = body.split("</function>").map(str::trim).filter(|call| !call.is_empty()).collect();
         return match each.len() > 1 && each.iter().all(|call| call.starts_with("<function=")) {
-            true => {
-                each.into_iter().map(|call| self::function(&call["<function=".len()..], is_closed, tools)).collect()
-            }
+            true => limited(each.into_iter().map(|call| self::function(&call["<function=".len()..], is_closed, tools))),
             false => vec![self::function(function, is_closed, tools)],
         };
     }
@@ -144,7 +146,7 @@ fn behind_marks(text: &str) -> &str {
 /// Reads calls that are written as code, `f(a=1)`.
 pub(super) fn code(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
     let calls = literal::calls(written)?;
-    Some(calls.into_iter().map(|(name, arguments)| tools.judge(&name, &Value::Object(arguments).to_string())).collect())
+    Some(limited(calls.into_iter().map(|(name, arguments)| tools.judge(&name, &Value::Object(arguments).to_string()))))
 }
 
 /// Reads `f{a:<escape>text<escape>}`.
@@ -230,12 +232,25 @@ pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCal
 /// Reads JSON that stands for calls: objects, or arrays of such, one after the other.
 pub(super) fn json(written: &str, tools: &Toolset) -> Vec<ToolCall> {
     match values(written).or_else(|error| values(&escaped(written)).map_err(|_| error)) {
-        Ok(values) => values.iter().flat_map(each).map(|call| call.judge(tools)).collect(),
+        Ok(values) => limited(values.iter().flat_map(each).map(|call| call.judge(tools))),
         Err(error) => {
             let call = tools.unreadable(&format!("the call is not valid JSON: {error}"), written);
             vec![ToolCall { name: name_in(written).unwrap_or_default().into(), ..call }]
         }
     }
+}
+
+/// The calls up to the last malformed one that is told.
+fn limited(calls: impl Iterator<Item = ToolCall>) -> Vec<ToolCall> {
+    let (mut read, mut malformed) = (Vec::new(), 0);
+    for call in calls {
+        malformed += usize::from(call.malformed.is_some());
+        read.push(call);
+        if malformed == MOST_MALFORMED {
+            break;
+        }
+    }
+    read
 }
 
 /// JSON values with nothing but `,` or `;` between them.
@@ -291,7 +306,7 @@ pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
         return Bare::Text;
     }
     match calls.iter().all(is_meant) || place == Place::Alone && calls.iter().all(is_like_one) {
-        true => Bare::Calls(calls.iter().map(|call| call.judge(tools)).collect()),
+        true => Bare::Calls(limited(calls.iter().map(|call| call.judge(tools)))),
         false => Bare::Text,
     }
 }
@@ -394,9 +409,9 @@ struct Parameter<'a> {
 impl<'a> Parameter<'a> {
     fn read(text: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<Self> {
         if let Some(parameter) = text.strip_prefix("<parameter=") {
-            let (key, inside) = parameter.split_once('>')?;
+            let (key, inside) = key(parameter)?;
             let (value, rest) = Self::value(inside, is_closed, &is_new)?;
-            let key = key.trim().trim_matches('"').to_owned();
+            let key = key.to_owned();
             return Some(Self { key, value, is_text: false, rest });
         }
         let Begins::Mark(mark) = Mark::read(text, true) else { return None };
@@ -424,9 +439,9 @@ impl<'a> Parameter<'a> {
     fn value(inside: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<(&'a str, &'a str)> {
         let close = inside.find("</parameter>");
         let within = &inside[..close.unwrap_or(inside.len())];
-        let next = within.match_indices("<parameter=").find(|(place, tag)| {
-            within[place + tag.len()..].split_once('>').is_some_and(|(key, _)| is_new(key.trim()))
-        });
+        let next = within
+            .match_indices("<parameter=")
+            .find(|(place, tag)| key(&within[place + tag.len()..]).is_some_and(|(key, _)| is_new(key)));
         match (next, close) {
             (Some((place, _)), _) => Some(inside.split_at(place)),
             (None, Some(place)) => Some((&inside[..place], &inside[place + "</parameter>".len()..])),
@@ -434,6 +449,12 @@ impl<'a> Parameter<'a> {
             (None, None) => None,
         }
     }
+}
+
+/// The name behind `<parameter=`, and what stands behind its `>`.
+fn key(text: &str) -> Option<(&str, &str)> {
+    let end = text[..text.floor_char_boundary(LONGEST_KEY)].find('>')?;
+    Some((text[..end].trim().trim_matches('"'), &text[end + 1..]))
 }
 
 /// Where the tag is that closes an element of this word.

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Parsed;
-use super::call::{self, Bare, Place};
+use super::call::{self, Bare, MOST_MALFORMED, Place};
 use super::dialect::Dialect;
 use super::looks::{
     CALL, Fence, LONGEST_HEAD, Line, Looks, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
@@ -74,7 +74,7 @@ pub struct Parser {
     calls: Vec<ToolCall>,
     /// How much text the calls have.
     read: usize,
-    /// How many calls are malformed, if only the last is counted of those that were written as one.
+    /// How many calls are malformed.
     malformed: usize,
     /// Whether a tag of calls was met that is no call.
     has_marker: bool,
@@ -166,12 +166,12 @@ enum Form {
 struct Tentative {
     written: String,
     calls: Vec<ToolCall>,
+    /// How many of them are malformed.
+    malformed: usize,
     /// Whether a fence is among them.
     is_fenced: bool,
 }
 
-/// How many calls of one answer are told to be malformed. What follows them is not read.
-const MOST_MALFORMED: usize = 32;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
 /// The words of tags that are read when they are escaped, and how they close.
@@ -321,6 +321,12 @@ impl Parser {
         };
     }
 
+    /// How much text is held back, in bytes.
+    #[cfg(test)]
+    pub(super) fn held_back(&self) -> usize {
+        self.rest.len() + self.blank.len() + self.tentative.as_ref().map_or(0, |tentative| tentative.written.len())
+    }
+
     /// Decides what the text begins with, and says how much of it is done with; `None` if that takes more text. With the
     /// whole text something is always decided.
     fn step(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
@@ -364,7 +370,7 @@ impl Parser {
             b'<' => self.tag(rest, is_whole, shown),
             b'[' => self.bracket(rest, is_whole, shown),
             b'{' => self.json(rest, is_whole, shown),
-            b'&' | b'\\' => self.escaped(rest, is_whole, shown),
+            b'&' | b'\\' if !self.is_inside => self.escaped(rest, is_whole, shown),
             0xE2 => self.thought_in_brackets(rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
@@ -443,7 +449,7 @@ impl Parser {
             self.has_text = true;
         }
         if visible.len() < text.len() {
-            self.blank.push_str(&text[visible.len()..]);
+            self.hold(&text[visible.len()..]);
         }
         while self.blank.len() > PIECE && self.tentative.is_none() {
             let now: String = self.blank.drain(..self.blank.floor_char_boundary(PIECE)).collect();
@@ -451,6 +457,17 @@ impl Parser {
         }
         self.remember(text);
         length
+    }
+
+    /// Holds space back. Behind calls that may be none it is cut: more of it than a piece says nothing.
+    fn hold(&mut self, space: &str) {
+        match self.tentative {
+            None => self.blank.push_str(space),
+            Some(_) => {
+                let left = PIECE.saturating_sub(self.blank.len());
+                self.blank.push_str(&space[..space.ceil_char_boundary(left)]);
+            }
+        }
     }
 
     /// Notes what stands before what follows.
@@ -485,7 +502,7 @@ impl Parser {
     /// Text follows what was taken for calls. In a fence, or on their line, they are part of it; else they are calls that
     /// may have been meant.
     fn settle(&mut self, text: &str, shown: &mut String) {
-        let Some(Tentative { written, calls, is_fenced }) = self.tentative.take() else { return };
+        let Some(Tentative { written, calls, is_fenced, .. }) = self.tentative.take() else { return };
         let space = &text[..text.len() - text.trim_start().len()];
         if is_fenced || !self.blank.contains('\n') && !space.contains('\n') {
             self.emit(&written, shown);
@@ -493,7 +510,7 @@ impl Parser {
         }
         let reason = "not carried out, because text follows it. If it is meant, write it again, and nothing behind it";
         let told = |call: ToolCall| ToolCall { malformed: call.malformed.or_else(|| Some(reason.into())), ..call };
-        self.calls.extend(calls.into_iter().map(told));
+        self.add(calls.into_iter().map(told));
     }
 
     /// Whether a call that begins here is meant; `None` if that takes more text.
@@ -575,6 +592,7 @@ impl Parser {
                 return Step::Taken(length);
             }
             Line::Thought(_) => return Step::Text,
+            Line::Passed(_) if self.blank.len() >= PIECE => return Step::Text,
             Line::Passed(length) => {
                 self.has_marker |= rest[..length].contains("Action") && self.leads_to_a_call();
                 self.blank.push_str(&rest[..length]);
@@ -666,6 +684,7 @@ impl Parser {
     /// What came before was reasoning all along.
     fn was_reasoning(&mut self) {
         self.calls.clear();
+        self.malformed = 0;
         self.tentative = None;
         self.blank.clear();
         self.before.clear();
@@ -778,7 +797,7 @@ impl Parser {
             }
             self.commit();
             let arguments = call::attribute(tag, "arguments").unwrap_or_default();
-            self.calls.push(self.tools.judge(&name, &arguments));
+            self.add([self.tools.judge(&name, &arguments)]);
             return Some(end);
         }
         let is_final = is_whole || rest.len() - end >= LONGEST_HEAD;
@@ -1088,20 +1107,18 @@ impl Parser {
         self.read += end;
         if is_cut || self.read > self.longest {
             let reason = format!("the call is too long; of all calls at most {} bytes are read", self.longest);
-            self.calls.push(self.tools.unreadable(&reason, ""));
+            self.add([self.tools.unreadable(&reason, "")]);
             self.state = if is_cut { State::Until("</tool_call>", Shown::No) } else { State::Dropped };
             return Some(next);
         }
-        if !self.take(form, &rest[..end], &rest[..next], body, is_closed) {
+        let calls = self.take(form, &rest[..end], &rest[..next], body, is_closed);
+        if calls.is_empty() {
             // What is not followed by a call is a mention.
             let behind = rest[..next].split_once("&gt;").or_else(|| rest[..next].split_once("\\>"));
             self.has_marker |= behind.is_some_and(|(_, behind)| behind.trim_start().starts_with(['{', '[', '&', '\\']));
             return Some(self.show(rest, next, shown));
         }
-        self.malformed += usize::from(self.calls.last().is_some_and(is_malformed));
-        if self.malformed == MOST_MALFORMED {
-            self.state = State::Dropped;
-        }
+        self.add(calls);
         Some(next)
     }
 
@@ -1133,48 +1150,44 @@ impl Parser {
             }
         };
         match calls {
-            Some(calls) => self.try_on(written, calls, self.is_inside),
+            Some(calls) => self.try_on(written, calls, self.is_inside, shown),
             None => self.show(written, written.len(), shown),
         }
     }
 
-    /// Adds the calls that were read; `false` if there are none.
-    fn take(&mut self, form: Form, written: &str, whole: &str, body: usize, is_closed: bool) -> bool {
+    /// The calls that stand in a text that was delimited.
+    fn take(&self, form: Form, written: &str, whole: &str, body: usize, is_closed: bool) -> Vec<ToolCall> {
         let inside = written.get(body..).unwrap_or_default();
         match form {
-            Form::Function => self.calls.push(call::function(&written["<function=".len()..], is_closed, &self.tools)),
+            Form::Function => vec![call::function(&written["<function=".len()..], is_closed, &self.tools)],
             Form::Mistral => {
                 let name = written[MISTRAL.len()..body].split('[').next().unwrap_or_default().trim();
                 match name.is_empty() {
-                    true => self.calls.extend(call::json(inside, &self.tools)),
-                    false => self.calls.push(self.tools.judge(name, inside)),
+                    true => call::json(inside, &self.tools),
+                    false => vec![self.tools.judge(name, inside)],
                 }
             }
-            Form::Named(name, _) => self.calls.push(self.tools.judge(&written[name.0..name.1], inside)),
+            Form::Named(name, _) => vec![self.tools.judge(&written[name.0..name.1], inside)],
             Form::Element(named) => {
                 let name = &written[1..named];
-                let call = match is_closed {
+                vec![match is_closed {
                     true => call::named_elements(inside, name, &self.tools),
                     false => ToolCall { name: name.into(), ..self.tools.unreadable("the call does not end", written) },
-                };
-                self.calls.push(call);
+                }]
             }
             Form::Escaped(_) => {
                 let plain = match whole.starts_with('&') {
                     true => without_entities(whole),
                     false => whole.replace("\\<", "<").replace("\\>", ">").replace("\\_", "_"),
                 };
-                let calls = self.inside().read(&plain).calls;
-                self.calls.extend(calls.iter().cloned());
-                return !calls.is_empty();
+                self.inside().read(&plain).calls
             }
-            Form::Block(_) => self.calls.extend(call::block(inside, &written[..body], is_closed, &self.tools)),
+            Form::Block(_) => call::block(inside, &written[..body], is_closed, &self.tools),
             Form::Tagged | Form::Json | Form::Code => {
                 let name = call::attribute(&written[..body], "name");
-                self.calls.extend(call::tagged(inside, name.as_deref(), is_closed, &self.tools));
+                call::tagged(inside, name.as_deref(), is_closed, &self.tools)
             }
         }
-        true
     }
 
     /// Shows text up to `end`, or drops it, and says how much that is.
@@ -1317,11 +1330,11 @@ impl Parser {
             Some(read.calls).filter(|calls| !calls.is_empty() && read.text.trim().is_empty())
         });
         Some(match calls {
-            Some(calls) if holds == Holds::Anything => self.try_on(&rest[..next], calls, true),
+            Some(calls) if holds == Holds::Anything => self.try_on(&rest[..next], calls, true, shown),
             Some(calls) => {
                 self.commit();
                 self.read += next;
-                self.calls.extend(calls);
+                self.add(calls);
                 next
             }
             None => {
@@ -1344,14 +1357,22 @@ impl Parser {
     }
 
     /// Takes calls for calls as long as no text follows, and says how much text that was.
-    fn try_on(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool) -> usize {
-        self.read += written.len();
-        let new = || Tentative { written: String::new(), calls: Vec::new(), is_fenced };
+    fn try_on(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool, shown: &mut String) -> usize {
+        self.read += self.blank.len() + written.len();
+        if self.read > self.longest {
+            return self.show(written, written.len(), shown);
+        }
+        let new = || Tentative { written: String::new(), calls: Vec::new(), malformed: 0, is_fenced };
         let tentative = self.tentative.get_or_insert_with(new);
         tentative.written.push_str(&self.blank);
         tentative.written.push_str(written);
-        tentative.calls.extend(calls);
         tentative.is_fenced |= is_fenced;
+        for call in calls {
+            if tentative.malformed < MOST_MALFORMED {
+                tentative.malformed += usize::from(is_malformed(&call));
+                tentative.calls.push(call);
+            }
+        }
         self.blank.clear();
         self.line_is_blank = true;
         written.len()
@@ -1360,7 +1381,20 @@ impl Parser {
     /// No text follows: what was taken for calls is calls.
     fn commit(&mut self) {
         if let Some(tentative) = self.tentative.take() {
-            self.calls.extend(tentative.calls);
+            self.add(tentative.calls);
+        }
+    }
+
+    /// Adds calls, up to the last malformed one that is told.
+    fn add(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
+        for call in calls {
+            if self.malformed < MOST_MALFORMED {
+                self.malformed += usize::from(is_malformed(&call));
+                self.calls.push(call);
+            }
+        }
+        if self.malformed == MOST_MALFORMED {
+            self.state = State::Dropped;
         }
     }
 }

@@ -352,3 +352,56 @@ fn odd_tags_and_odd_space_are_read_alike_whole_and_in_pieces() {
         }
     }
 }
+
+/// The inside of a call that is written with entities or backslashes is read once, and not what is escaped in it.
+#[test]
+fn escaped_tags_in_escaped_tags_are_read_to_one_depth() {
+    let backslashes: String = (1..400).map(|deep| format!("{0}<tool_call{0}> ", "\\".repeat(deep))).collect();
+    let entity = |deep: usize| format!("&{}lt;tool_call&{0}gt; ", "amp;".repeat(deep));
+    let entities: String = (0..400).map(entity).collect();
+    for text in [backslashes, entities] {
+        assert!(read([&text]).0.iter().all(|call| call.contains('!')));
+    }
+}
+
+#[test]
+fn parameters_without_an_end_take_linear_time() {
+    let text = format!(
+        "<function=write>\n<parameter=c>{}</parameter></function>",
+        "<parameter=".repeat(LONGEST / "<parameter=".len() - 10)
+    );
+    let begin = std::time::Instant::now();
+    assert_eq!(read([&text]).0.len(), 1);
+    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn calls_that_may_be_none_are_held_back_up_to_the_limit() {
+    let call = format!("{{\"name\": \"write\", \"arguments\": {{\"c\": \"{}\"}}}}\n", "x".repeat(LONGEST / 4));
+    let (calls, shown) = read(pieces(&call.repeat(9), 1 << 16));
+    assert!(calls.len() == 3 && calls.iter().all(|call| call.starts_with("write! not carried out")), "{}", calls.len());
+    assert_eq!(shown.len(), 6 * call.len());
+    assert_eq!(read([call.repeat(9)]), (calls, shown));
+
+    let mem = "{\"name\": \"mem\", \"arguments\": {}}";
+    let mut parser = Parser::new(&tools());
+    parser.push(&format!("{mem}{}", "\n ".repeat(1 << 20)), &mut String::new());
+    assert!(parser.held_back() < 1 << 18, "{}", parser.held_back());
+    check(&format!("{mem}{}", "\n ".repeat(500)), &["mem {}"], "");
+}
+
+#[test]
+fn of_malformed_calls_the_first_are_told_however_they_are_written() {
+    let many = |one: &str| one.repeat(5_000);
+    for text in [
+        format!("<tool_call>[{{}}{}]</tool_call>", many(",{}")),
+        many("<tool_call>{}</tool_call>"),
+        many("{\"name\": \"cpu\", \"arguments\": {}}\n"),
+        format!("```tool_call\n{}\n```", many("{\"name\": \"cpu\", \"arguments\": {}}\n")),
+        format!("{}and so on", many("{\"name\": \"mem\", \"arguments\": {}}\n")),
+    ] {
+        let whole = read([&text]);
+        assert_eq!(whole.0.len(), 32, "{text:.60}");
+        assert!(read(pieces(&text, 1_000)) == whole, "{text:.60}");
+    }
+}
