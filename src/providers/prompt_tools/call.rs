@@ -20,6 +20,22 @@ const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"]
 const ARGUMENT_KEYS: [&str; 6] = ["arguments", "parameters", "args", "input", "action_input", "tool_input"];
 /// Keys that say nothing of the arguments.
 const OTHER_KEYS: [&str; 4] = ["id", "type", "call_id", "tool_call_id"];
+/// Keys of a record of a call that was made.
+const RESULT_KEYS: [&str; 13] = [
+    "result",
+    "results",
+    "output",
+    "outputs",
+    "status",
+    "observation",
+    "response",
+    "returned",
+    "return_value",
+    "error",
+    "duration",
+    "duration_ms",
+    "is_error",
+];
 /// Keys of an object around calls.
 const AROUND_KEYS: [&str; 3] = ["tool_calls", "tool_call", "function_call"];
 /// The elements that name a tool.
@@ -302,7 +318,7 @@ pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
         let other = call.whole.get("function_name").and_then(Value::as_str).is_some_and(|name| tools.contains(name));
         arguments && (call.name.is_some() && !call.has_more || other)
     };
-    if calls.iter().any(is_described) {
+    if calls.iter().any(is_described) || calls.iter().any(Json::is_record) {
         return Bare::Text;
     }
     match calls.iter().all(is_meant) || place == Place::Alone && calls.iter().all(is_like_one) {
@@ -361,6 +377,13 @@ impl<'a> Json<'a> {
         self.whole.get("description").is_some()
             || arguments.get("properties").is_some_and(Value::is_object) && arguments.contains_key("type")
             || !arguments.is_empty() && arguments.values().all(is_type)
+    }
+
+    /// Whether it tells of a call that was made.
+    fn is_record(&self) -> bool {
+        let of_result = |kind: &str| kind.contains("result") || kind.contains("output");
+        let is_result = ["type", "role"].iter().filter_map(|key| self.whole[*key].as_str()).any(of_result);
+        is_result || RESULT_KEYS.iter().any(|key| self.whole.get(*key).is_some())
     }
 
     fn judge(&self, tools: &Toolset) -> ToolCall {
