@@ -65,6 +65,10 @@ pub struct Parser {
     before: String,
     /// What is shown once something visible follows: space, and what stands around calls.
     blank: String,
+    /// Whether nothing but space and signs follows a call that is not meant: what comes next is none either.
+    is_listed: bool,
+    /// What stood before a fence with calls that are not meant, while the text is in it.
+    before_fence: Option<String>,
     /// Whether anything visible was shown.
     has_text: bool,
     /// Whether the space before what follows belongs to reasoning.
@@ -227,6 +231,8 @@ impl Parser {
             ticks: 0,
             before: String::new(),
             blank: String::new(),
+            is_listed: false,
+            before_fence: None,
             has_text: false,
             skips_space: false,
             tentative: None,
@@ -472,6 +478,7 @@ impl Parser {
 
     /// Notes what stands before what follows.
     fn remember(&mut self, text: &str) {
+        self.is_listed = self.is_listed && !text.contains(char::is_alphanumeric);
         let line = match text.rfind('\n') {
             Some(end) => {
                 (self.ticks, self.indent, self.line_is_blank, self.is_quoted) = (0, 0, true, false);
@@ -523,7 +530,15 @@ impl Parser {
 
     /// Whether what stands before a call leaves it one that is meant.
     fn leads_to_a_call(&self) -> bool {
-        !self.has_text && self.indent < 4 || self.lead().is_meant()
+        !self.is_listed && (!self.has_text && self.indent < 4 || self.lead().is_meant())
+    }
+
+    /// Shows a call that is not meant. What stood before it stands before what follows, too.
+    fn pass_over(&mut self, written: &str, shown: &mut String) {
+        let before = std::mem::take(&mut self.before);
+        self.show(written, written.len(), shown);
+        self.before = before;
+        self.is_listed = true;
     }
 
     fn lead(&self) -> Lead<'_> {
@@ -568,7 +583,7 @@ impl Parser {
         let follows = rest[tag..].bytes().next();
         let is_glued = follows
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
-        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && before.is_meant();
+        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && !self.is_listed && before.is_meant();
         Some(self.show(rest, 1, shown))
     }
 
@@ -669,7 +684,7 @@ impl Parser {
                 Some(end)
             }
             (Kind::Result, Some(end)) => Some(self.result(mark, end, rest, shown)),
-            (Kind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
+            (Kind::Channel, Some(end)) => self.channel(end, is, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
     }
@@ -737,7 +752,7 @@ impl Parser {
     }
 
     /// The head of a message of GPT-OSS: reasoning, a call, or text. Or a channel of Gemma.
-    fn channel(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn channel(&mut self, end: usize, is: Is, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         const MESSAGE: &str = "<|message|>";
         const THOUGHT: &str = "<|channel>thought";
         if rest.starts_with(THOUGHT) {
@@ -759,15 +774,10 @@ impl Parser {
             let inside = rest[body..].trim_start();
             let body = rest.len() - inside.len();
             return match inside.bytes().next() {
-                Some(b'{') => {
-                    self.commit();
-                    let form = Form::Named(name, Named::Marked);
-                    self.state = State::Call { form, body, scan: Scan::from(body), is_meant: true };
-                    Some(0)
-                }
+                Some(b'{') => self.begin(Form::Named(name, Named::Marked), body, Scan::from(body), is),
                 None if !is_whole && rest.len() < 2 * LONGEST_HEAD => None,
                 _ => {
-                    self.has_marker = true;
+                    self.has_marker |= is == Is::Meant;
                     Some(body)
                 }
             };
@@ -1099,7 +1109,8 @@ impl Parser {
         };
         self.state = State::Text;
         if !is_meant {
-            return Some(self.show(rest, next, shown));
+            self.pass_over(&rest[..next], shown);
+            return Some(next);
         }
         if matches!(form, Form::Json | Form::Code | Form::Named(_, Named::Plain | Named::Fenced)) {
             return Some(self.untagged(form, &rest[..next], (body, end), !is_cut, shown));
@@ -1257,13 +1268,14 @@ impl Parser {
             _ => Looks::LikeACall,
         };
         match looks {
-            Looks::LikeACall if self.lead().is_meant_in_a_fence() => {
+            Looks::LikeACall if !self.is_listed && self.lead().is_meant_in_a_fence() => {
                 self.state = State::Held { fence, body, holds };
                 self.seen = body;
                 self.held(fence, body, holds, rest, is_whole, shown)
             }
             Looks::Unclear if rest.len() - body < LONGEST_HEAD && !is_whole => None,
             _ => {
+                self.before_fence = (looks == Looks::LikeACall).then(|| self.before.clone());
                 self.state = State::Code(fence);
                 Some(self.show(rest, body, shown))
             }
@@ -1350,10 +1362,15 @@ impl Parser {
             None if !is_whole && self.line_is_blank && fence.may_close(rest) => return None,
             None => rest.len(),
         };
-        if self.line_is_blank && fence.closes(&rest[..line]) {
+        let is_end = self.line_is_blank && fence.closes(&rest[..line]);
+        self.show(rest, line, shown);
+        if is_end {
             self.state = State::Text;
+            if let Some(before) = self.before_fence.take() {
+                (self.before, self.is_listed) = (before, true);
+            }
         }
-        Some(self.show(rest, line, shown))
+        Some(line)
     }
 
     /// Takes calls for calls as long as no text follows, and says how much text that was.

@@ -405,3 +405,37 @@ fn of_malformed_calls_the_first_are_told_however_they_are_written() {
         assert!(read(pieces(&text, 1_000)) == whole, "{text:.60}");
     }
 }
+
+#[test]
+fn what_is_said_of_a_call_is_said_of_those_that_follow_it_at_once() {
+    let mem = "<tool_call><name>mem</name></tool_call>";
+    for text in [
+        format!("For example:\n\n{mem}\n\n- {mem}\nor so"),
+        format!("The page says: \"First, {mem} and then {mem}\"."),
+        format!("An example of two calls:\n\n<tool_calls>\n{mem}\n{mem}\n</tool_calls>\nThat is all."),
+        format!("For example:\n```xml\n{mem}\n```\n\n```xml\n{mem}\n```"),
+        "For example, <|channel|>commentary to=functions.mem <|message|>{} is one.".to_owned(),
+    ] {
+        check(&text, &[], &text);
+    }
+    check(
+        &format!("For example:\n\n{mem}\n\nNow I look. {mem}"),
+        &["mem {}"],
+        &format!("For example:\n\n{mem}\n\nNow I look."),
+    );
+}
+
+#[test]
+fn a_record_of_a_call_is_none() {
+    for record in [
+        "{\"action\": \"mem\", \"input\": {}, \"result\": \"60%\", \"status\": \"done\"}",
+        "{\"type\": \"tool_result\", \"name\": \"mem\", \"input\": {}}",
+    ] {
+        check(record, &[], record);
+    }
+    check(
+        "{\"type\": \"function\", \"thought\": \"so\", \"id\": 1, \"name\": \"mem\", \"arguments\": {}}",
+        &["mem {}"],
+        "",
+    );
+}
