@@ -187,7 +187,7 @@ pub(super) enum Named {
 }
 
 /// The first bytes of the words that a line may begin with, tools aside.
-pub(super) const LEADS: &[u8] = b"A*faOc>";
+pub(super) const LEADS: &[u8] = b"A*faOc>\xE3";
 
 /// Reads what a line begins with.
 pub(super) fn line_looks(text: &str, tools: &Toolset, is_whole: bool) -> Line {

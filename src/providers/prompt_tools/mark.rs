@@ -57,7 +57,7 @@ const LONGEST_WORD: usize = 32;
 /// The longest word in the text, with what stands before it.
 const LONGEST_SPELLING: usize = 64;
 
-const REASONING: [&str; 10] = [
+const REASONING: [&str; 15] = [
     "think",
     "thinking",
     "reasoning",
@@ -68,7 +68,38 @@ const REASONING: [&str; 10] = [
     "reflection",
     "inner_monologue",
     "inner_thoughts",
+    "inner_thought",
+    "internal_monologue",
+    "internal_thoughts",
+    "thought_process",
+    "chain_of_thought",
 ];
+/// The words of elements that hold what others wrote, or examples.
+const ELEMENTS: [&str; ELEMENT_COUNT] = [
+    "tool_result",
+    "tool_response",
+    "tool_results",
+    "function_results",
+    "tool_output",
+    "function_result",
+    "search_results",
+    "observation",
+    "result",
+    "output",
+    "example",
+    "examples",
+    "blockquote",
+    "quote",
+    "pre",
+    "code",
+    "details",
+    "textarea",
+    "email",
+    "document",
+    "user_message",
+    "untrusted",
+];
+pub(super) const ELEMENT_COUNT: usize = 22;
 /// What stands before a `:` or a bar, in front of a word.
 const NAMESPACES: [&str; 11] =
     ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm", "qwen", "glm", "hunyuan"];
@@ -147,8 +178,8 @@ const OPENING: [(Kind, &[&str]); 11] = [
             "begin_of_sentence",
         ],
     ),
-    (Kind::Reasoning, &["start_thinking", "begin_of_thought"]),
-    (Kind::ReasoningEnd, &["end_thinking", "end_of_thought"]),
+    (Kind::Reasoning, &["start_thinking", "begin_of_thought", "unused94"]),
+    (Kind::ReasoningEnd, &["end_thinking", "end_of_thought", "unused95"]),
     (Kind::Result, &["tool_result", "tool_response", "tool_results", "function_results", "tool_output"]),
 ];
 /// The words of tags that need bars around them to mean anything.
@@ -278,8 +309,19 @@ impl Mark {
             "action_start" => word == "action_end",
             "start_thinking" => word == "end_thinking",
             "begin_of_thought" => word == "end_of_thought",
-            _ => word == opening && (self.is_closing || !self.bars.0 && self.bars.1),
+            "unused94" => word == "unused95",
+            _ => word == opening && self.is_end(),
         }
+    }
+
+    /// Whether it is an end: `</f>`, or `<f|>` as Gemma writes it.
+    pub(super) fn is_end(&self) -> bool {
+        self.is_closing || !self.bars.0 && self.bars.1
+    }
+
+    /// Which of the elements it opens or closes that hold what others wrote, or examples.
+    pub(super) fn element(&self) -> Option<usize> {
+        ELEMENTS.iter().position(|word| *word == self.word())
     }
 
     /// Whether it is one of those that models use.
@@ -300,13 +342,9 @@ impl Mark {
             Kind::Function if self.is_closing => Some(Kind::Stray),
             Kind::Function if self.end.is_some() => None,
             _ if self.end.is_none() && !matches!(kind, Kind::Function) => None,
-            Kind::Call | Kind::Block | Kind::Wrapper | Kind::Unread
-                if self.is_closing || !self.bars.0 && self.bars.1 =>
-            {
-                Some(Kind::Stray)
-            }
+            Kind::Call | Kind::Block | Kind::Wrapper | Kind::Unread if self.is_end() => Some(Kind::Stray),
             Kind::Call if is_barred => Some(Kind::Block),
-            Kind::Result if self.is_closing => None,
+            Kind::Result if self.is_end() => None,
             kind => Some(kind),
         }
     }
@@ -327,7 +365,7 @@ pub(super) fn may_begin(text: &str) -> bool {
     };
     let word = word.rsplit(':').next().unwrap_or_default();
     let is_known = |known: &&str| if is_complete { *known == word } else { known.starts_with(word) };
-    REASONING.iter().chain(&PARTS).any(is_known)
+    REASONING.iter().chain(&PARTS).chain(&ELEMENTS).any(is_known)
         || OPENING.iter().chain(&BARRED).flat_map(|(_, words)| *words).any(is_known)
         || NAMESPACES
             .iter()

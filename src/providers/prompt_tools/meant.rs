@@ -16,7 +16,12 @@ pub(super) struct Lead<'a> {
 impl Lead<'_> {
     /// Whether a call that has tags of its own is meant.
     pub(super) fn is_meant(&self) -> bool {
-        !self.is_shown() && !tells_of(&self.sentence(false))
+        !self.is_shown() && !self.tells()
+    }
+
+    /// Whether the words before a call say that it is not meant.
+    pub(super) fn tells(&self) -> bool {
+        tells_of(&self.sentence(false))
     }
 
     /// Whether a call in a fence is meant, which may be any code.
@@ -25,9 +30,20 @@ impl Lead<'_> {
         !self.is_shown() && !tells_of(&open) && !explains(&over) && !supposes(&words(&over))
     }
 
-    fn is_shown(&self) -> bool {
-        let is_shown = self.is_quoted || self.indent >= 4;
-        is_shown || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`']) || self.is_in_quotes()
+    /// Whether a call stands in code, in a comment, a table or a quotation.
+    pub(super) fn is_shown(&self) -> bool {
+        let line = self.before.rsplit('\n').next().unwrap_or_default().trim_start();
+        self.indent >= 4 || self.is_quotation() || COMMENTS.iter().any(|sign| line.starts_with(sign))
+    }
+
+    /// Whether what follows stands in a quotation.
+    pub(super) fn is_quotation(&self) -> bool {
+        let is_in = |quotes: &str| self.before.matches(quotes).count() % 2 == 1;
+        self.is_quoted
+            || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
+            || self.is_in_quotes()
+            || is_in("\"\"\"")
+            || is_in("'''")
     }
 
     /// Whether a quotation that begins on the line has no end yet. What stands behind a letter or a digit is no such
@@ -67,6 +83,8 @@ impl Lead<'_> {
     }
 }
 
+/// What begins a comment, or the row of a table.
+const COMMENTS: [&str; 7] = ["//", "/*", "{#", "# ", "-- ", "% ", "|"];
 /// What only an explanation says.
 const EXAMPLE: [&str; 19] = [
     "for example",

@@ -25,7 +25,7 @@ use super::looks::{
     CALL, Fence, LONGEST_HEAD, Line, Looks, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
     json_looks, line_looks, mistral_arguments,
 };
-use super::mark::{self, Begins, Kind, Mark, may_be_a_tag};
+use super::mark::{self, Begins, ELEMENT_COUNT, Kind, Mark, may_be_a_tag};
 use super::meant::{LONGEST_LEAD, Lead};
 use super::scan::{End, LONGEST_CALL, Scan};
 use super::toolset::{Toolset, escaped, without_entities};
@@ -65,8 +65,12 @@ pub struct Parser {
     before: String,
     /// What is shown once something visible follows: space, and what stands around calls.
     blank: String,
-    /// Whether nothing but space and signs follows a call that is not meant: what comes next is none either.
-    is_listed: bool,
+    /// What a call is that is not meant, while nothing but space and signs follows it: what comes next is the same.
+    listed: Option<Is>,
+    /// How many elements are open that hold what others wrote, or examples, by their kind.
+    elements: [u8; ELEMENT_COUNT],
+    /// Whether a result was mentioned in a line, and a call has followed that counts as part of it.
+    is_within_mention: Option<bool>,
     /// What stood before a fence with calls that are not meant, while the text is in it.
     before_fence: Option<String>,
     /// Whether anything visible was shown.
@@ -111,7 +115,7 @@ enum State {
         form: Form,
         body: usize,
         scan: Scan,
-        is_meant: bool,
+        is: Is,
     },
     /// A call that is too long to be read, or what follows the end.
     Dropped,
@@ -187,18 +191,23 @@ const ESCAPED: [(&str, &str, &str); 5] = [
     ("invoke", "&lt;/invoke&gt;", "\\</invoke\\>"),
 ];
 /// Brackets around reasoning, in lower case.
-const BRACKETS: [(&str, &str); 6] = [
+const BRACKETS: [(&str, &str); 7] = [
     ("[think]", "[/think]"),
     ("[thinking]", "[/thinking]"),
     ("[reasoning]", "[/reasoning]"),
     ("[thought]", "[/thought]"),
     ("◁think▷", "◁/think▷"),
     ("◁thinking▷", "◁/thinking▷"),
+    ("【思考】", "【/思考】"),
 ];
 /// The bytes behind a `[` that begin words.
 const BRACKETED: &[u8] = b"Tt/rRE";
 /// How LM Studio has calls written.
 const REQUEST: &str = "[TOOL_REQUEST]";
+/// What Mistral writes around results.
+const RESULTS: (&str, &str) = ("[TOOL_RESULTS]", "[/TOOL_RESULTS]");
+/// Its place among the elements.
+const NTH_RESULTS: usize = 0;
 /// The ends of blocks in brackets.
 const STRAYS: [&str; 4] = ["[END_TOOL_REQUEST]", "[/TOOL_REQUEST]", "[/TOOL_CALLS]", "[/TOOL_CALL]"];
 
@@ -206,7 +215,9 @@ const STRAYS: [&str; 4] = ["[END_TOOL_REQUEST]", "[/TOOL_REQUEST]", "[/TOOL_CALL
 #[derive(Clone, Copy, PartialEq)]
 enum Is {
     Meant,
-    /// It is an example, or a quotation.
+    /// The words before it say that it is an example, or refuse it, or name another who wrote it.
+    Told,
+    /// It stands in a quotation, a comment, or what else is only shown.
     Quoted,
     /// It stands in inline code.
     InCode,
@@ -231,7 +242,9 @@ impl Parser {
             ticks: 0,
             before: String::new(),
             blank: String::new(),
-            is_listed: false,
+            listed: None,
+            elements: [0; ELEMENT_COUNT],
+            is_within_mention: None,
             before_fence: None,
             has_text: false,
             skips_space: false,
@@ -299,6 +312,7 @@ impl Parser {
     fn finish(&mut self, shown: &mut String) {
         self.advance(true, shown);
         self.commit();
+        self.has_marker |= self.is_within_mention == Some(true);
         if self.calls.is_empty() && self.has_marker && !self.is_inside {
             self.calls.push(self.tools.unreadable("the text has the mark of a call, but no call that can be read", ""));
         }
@@ -342,7 +356,7 @@ impl Parser {
             State::Reasoning(closes) => Some(self.reason(rest, closes, is_whole)).filter(|taken| *taken > 0),
             State::Code(fence) => self.code(fence, rest, is_whole, shown),
             State::Held { fence, body, holds } => self.held(fence, body, holds, rest, is_whole, shown),
-            State::Call { form, body, is_meant, .. } => self.call(form, body, is_meant, rest, is_whole, shown),
+            State::Call { form, body, is, .. } => self.call(form, body, is, rest, is_whole, shown),
             State::Dropped => Some(rest.len()),
         }
     }
@@ -357,6 +371,12 @@ impl Parser {
             }
         }
         let byte = rest.as_bytes()[0];
+        if byte == 0xE3
+            && self.line_is_blank
+            && let Some(step) = self.thought_in_brackets_if_any(rest, is_whole)
+        {
+            return step;
+        }
         if self.line_is_blank && self.ticks == 0 && !self.is_inside && self.tools.leads(byte) {
             match self.line(rest, is_whole) {
                 Step::Taken(length) => return Some(length),
@@ -478,7 +498,7 @@ impl Parser {
 
     /// Notes what stands before what follows.
     fn remember(&mut self, text: &str) {
-        self.is_listed = self.is_listed && !text.contains(char::is_alphanumeric);
+        self.listed = self.listed.filter(|_| !text.contains(char::is_alphanumeric));
         let line = match text.rfind('\n') {
             Some(end) => {
                 (self.ticks, self.indent, self.line_is_blank, self.is_quoted) = (0, 0, true, false);
@@ -525,20 +545,43 @@ impl Parser {
         if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
             return Some(Is::InCode);
         }
-        Some(if self.leads_to_a_call() { Is::Meant } else { Is::Quoted })
+        Some(self.verdict())
+    }
+
+    /// What a call is that begins here, by what stands before it.
+    fn verdict(&self) -> Is {
+        if self.is_in_element() {
+            return Is::Quoted;
+        }
+        if let Some(is) = self.listed {
+            return is;
+        }
+        if !self.has_text && self.indent < 4 {
+            return Is::Meant;
+        }
+        let lead = self.lead();
+        match () {
+            () if lead.is_shown() => Is::Quoted,
+            () if lead.tells() => Is::Told,
+            () => Is::Meant,
+        }
+    }
+
+    fn is_in_element(&self) -> bool {
+        self.elements != [0; ELEMENT_COUNT]
     }
 
     /// Whether what stands before a call leaves it one that is meant.
     fn leads_to_a_call(&self) -> bool {
-        !self.is_listed && (!self.has_text && self.indent < 4 || self.lead().is_meant())
+        self.verdict() == Is::Meant
     }
 
     /// Shows a call that is not meant. What stood before it stands before what follows, too.
-    fn pass_over(&mut self, written: &str, shown: &mut String) {
+    fn pass_over(&mut self, written: &str, is: Is, shown: &mut String) {
         let before = std::mem::take(&mut self.before);
         self.show(written, written.len(), shown);
-        self.before = before;
-        self.is_listed = true;
+        (self.before, self.listed) = (before, Some(is));
+        self.is_within_mention = self.is_within_mention.map(|_| true);
     }
 
     fn lead(&self) -> Lead<'_> {
@@ -578,12 +621,12 @@ impl Parser {
         if rest.len() <= tag && !is_whole {
             return None;
         }
-        let before = self.lead();
-        let is_own = self.line_is_blank || before.before.trim_end().ends_with(':');
+        let is_own = self.line_is_blank || self.before.trim_end().ends_with(':');
+        let is_meant = !self.is_in_element() && self.listed.is_none() && self.lead().is_meant();
         let follows = rest[tag..].bytes().next();
         let is_glued = follows
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
-        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && !self.is_listed && before.is_meant();
+        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && is_meant;
         Some(self.show(rest, 1, shown))
     }
 
@@ -621,7 +664,7 @@ impl Parser {
         }
         let scan = Scan::from(body);
         let scan = if matches!(form, Form::Code) { scan.of_code() } else { scan };
-        self.state = State::Call { form, body, scan, is_meant: true };
+        self.state = State::Call { form, body, scan, is: Is::Meant };
         Step::Taken(0)
     }
 
@@ -661,7 +704,7 @@ impl Parser {
             None if self.line_is_blank && mark.end.is_some() && self.tools.contains(element) => {
                 return self.element(mark, rest, is_whole, shown);
             }
-            None => return Some(self.show(rest, 1, shown)),
+            None => return Some(self.other(mark, rest, shown)),
         };
         let is = self.is_meant(rest, is_whole)?;
         if is == Is::InCode {
@@ -683,9 +726,33 @@ impl Parser {
                 self.was_reasoning();
                 Some(end)
             }
-            (Kind::Result, Some(end)) => Some(self.result(mark, end, rest, shown)),
+            (Kind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
             (Kind::Channel, Some(end)) => self.channel(end, is, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
+        }
+    }
+
+    /// A tag that is none of calls: it may open or close an element that holds what others wrote, or reasoning.
+    fn other(&mut self, mark: Mark, rest: &str, shown: &mut String) -> usize {
+        let (Some(end), Some(nth)) = (mark.end, mark.element()) else { return self.show(rest, 1, shown) };
+        let is_open = self.line_is_blank && self.ticks == 0 && !rest[..end].ends_with("/>");
+        match mark.is_end() {
+            true => self.close(nth),
+            false if is_open && call::attribute(&rest[..end], "type").as_deref() == Some("reasoning") => {
+                self.think(Closes::Tag(mark));
+                return end;
+            }
+            false if is_open => self.elements[nth] = self.elements[nth].saturating_add(1),
+            false => {}
+        }
+        self.show(rest, end, shown)
+    }
+
+    /// An element ends.
+    fn close(&mut self, nth: usize) {
+        self.elements[nth] = self.elements[nth].saturating_sub(1);
+        if !self.is_in_element() {
+            self.is_within_mention = None;
         }
     }
 
@@ -711,20 +778,16 @@ impl Parser {
     }
 
     /// A result, which only a model can have made up.
-    fn result(&mut self, mark: Mark, end: usize, rest: &str, shown: &mut String) -> usize {
+    fn results(&mut self, rest: &str, end: usize, nth: usize, shown: &mut String) -> usize {
         if self.has_calls() {
             self.commit();
             self.state = State::Dropped;
             return rest.len();
         }
-        let close = match mark.word() {
-            "tool_result" => "</tool_result>",
-            "tool_results" => "</tool_results>",
-            "function_results" => "</function_results>",
-            "tool_output" => "</tool_output>",
-            _ => "</tool_response>",
-        };
-        self.state = State::Until(close, Shown::Yes);
+        if !self.line_is_blank && !self.is_in_element() {
+            self.is_within_mention = Some(false);
+        }
+        self.elements[nth] = self.elements[nth].saturating_add(1);
         self.show(rest, end, shown)
     }
 
@@ -802,8 +865,9 @@ impl Parser {
         let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
-            if is == Is::Quoted {
-                return Some(self.show(rest, end, shown));
+            if is != Is::Meant {
+                self.pass_over(&rest[..end], is, shown);
+                return Some(end);
             }
             self.commit();
             let arguments = call::attribute(tag, "arguments").unwrap_or_default();
@@ -866,11 +930,10 @@ impl Parser {
     }
 
     fn begin(&mut self, form: Form, body: usize, scan: Scan, is: Is) -> Option<usize> {
-        let is_meant = is == Is::Meant;
-        if is_meant {
+        if is == Is::Meant {
             self.commit();
         }
-        self.state = State::Call { form, body, scan, is_meant };
+        self.state = State::Call { form, body, scan, is };
         Some(0)
     }
 
@@ -916,7 +979,19 @@ impl Parser {
             if let Some(stray) = STRAYS.iter().find(|stray| rest.starts_with(**stray)).filter(|_| self.has_calls()) {
                 return Some(stray.len());
             }
-            if may_be(MISTRAL) || may_be(REQUEST) || STRAYS.iter().any(|stray| may_be(stray)) {
+            if rest.starts_with(RESULTS.0) && self.line_is_blank {
+                return Some(self.results(rest, RESULTS.0.len(), NTH_RESULTS, shown));
+            }
+            if rest.starts_with(RESULTS.1) {
+                self.close(NTH_RESULTS);
+                return Some(self.show(rest, RESULTS.1.len(), shown));
+            }
+            if may_be(MISTRAL)
+                || may_be(REQUEST)
+                || may_be(RESULTS.0)
+                || may_be(RESULTS.1)
+                || STRAYS.iter().any(|stray| may_be(stray))
+            {
                 return None;
             }
             if rest.starts_with(REQUEST) && self.is_meant(rest, is_whole)? == Is::Meant {
@@ -935,8 +1010,7 @@ impl Parser {
         }
         match code_looks(head(rest), &self.tools, is_whole) {
             Looks::LikeACall if self.leads_to_a_call() => {
-                self.begin(Form::Code, 0, Scan::from(0).of_code(), Is::Quoted);
-                self.state = State::Call { form: Form::Code, body: 0, scan: Scan::from(0).of_code(), is_meant: true };
+                self.state = State::Call { form: Form::Code, body: 0, scan: Scan::from(0).of_code(), is: Is::Meant };
                 Some(0)
             }
             Looks::Unclear if rest.len() < LONGEST_HEAD => None,
@@ -968,7 +1042,7 @@ impl Parser {
         }
         match json_looks(head(rest), is_whole) {
             Looks::LikeACall => {
-                self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0), is_meant: true };
+                self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0), is: Is::Meant };
                 Some(0)
             }
             Looks::Unclear if rest.len() < LONGEST_HEAD => None,
@@ -1078,7 +1152,7 @@ impl Parser {
         &mut self,
         form: Form,
         body: usize,
-        is_meant: bool,
+        is: Is,
         rest: &str,
         is_whole: bool,
         shown: &mut String,
@@ -1108,12 +1182,17 @@ impl Parser {
             _ => next,
         };
         self.state = State::Text;
-        if !is_meant {
-            self.pass_over(&rest[..next], shown);
+        if matches!(is, Is::Quoted | Is::InCode) {
+            self.pass_over(&rest[..next], is, shown);
             return Some(next);
         }
         if matches!(form, Form::Json | Form::Code | Form::Named(_, Named::Plain | Named::Fenced)) {
             return Some(self.untagged(form, &rest[..next], (body, end), !is_cut, shown));
+        }
+        if is == Is::Told {
+            let calls = if is_cut { Vec::new() } else { self.take(form, &rest[..end], &rest[..next], body, is_closed) };
+            self.tell(&rest[..next], calls, shown);
+            return Some(next);
         }
         self.read += end;
         if is_cut || self.read > self.longest {
@@ -1131,6 +1210,18 @@ impl Parser {
         }
         self.add(calls);
         Some(next)
+    }
+
+    /// Takes calls that are not meant by the words before them: they are told if no text follows.
+    fn tell(&mut self, written: &str, calls: Vec<ToolCall>, shown: &mut String) {
+        if calls.is_empty() || calls.iter().any(is_malformed) {
+            return self.pass_over(written, Is::Told, shown);
+        }
+        let reason = "not carried out, because the text before it says that it is an example or somebody else's words. If \
+                      it is meant, write it again with nothing before it; if not, put it into a code fence";
+        let told = |call| ToolCall { malformed: Some(reason.into()), ..call };
+        self.try_on(written, calls.into_iter().map(told).collect(), true, shown);
+        self.listed = Some(Is::Told);
     }
 
     /// Reads a call that nothing but its form says to be one.
@@ -1255,6 +1346,10 @@ impl Parser {
         let holds = match rest[fence.length..body].trim() {
             "tool_code" => Holds::Code,
             "tool_call" | "tool_calls" | "tool_use" | "function_call" | "function_calls" => Holds::Calls,
+            "thought" | "thoughts" | "thinking" | "reasoning" => {
+                self.state = State::Code(fence);
+                return Some(self.show(rest, body, shown));
+            }
             "tool_output" | "tool_result" if self.has_calls() => {
                 self.commit();
                 self.state = State::Dropped;
@@ -1268,7 +1363,7 @@ impl Parser {
             _ => Looks::LikeACall,
         };
         match looks {
-            Looks::LikeACall if !self.is_listed && self.lead().is_meant_in_a_fence() => {
+            Looks::LikeACall if self.is_meant_in_a_fence() => {
                 self.state = State::Held { fence, body, holds };
                 self.seen = body;
                 self.held(fence, body, holds, rest, is_whole, shown)
@@ -1280,6 +1375,10 @@ impl Parser {
                 Some(self.show(rest, body, shown))
             }
         }
+    }
+
+    fn is_meant_in_a_fence(&self) -> bool {
+        !self.is_in_element() && self.listed.is_none() && self.lead().is_meant_in_a_fence()
     }
 
     fn fence_looks(&self, inside: &str, is_whole: bool) -> Looks {
@@ -1367,7 +1466,7 @@ impl Parser {
         if is_end {
             self.state = State::Text;
             if let Some(before) = self.before_fence.take() {
-                (self.before, self.is_listed) = (before, true);
+                (self.before, self.listed) = (before, Some(Is::Quoted));
             }
         }
         Some(line)

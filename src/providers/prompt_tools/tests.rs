@@ -245,6 +245,11 @@ fn reasoning_is_apart_from_the_answer_in_whatever_brackets() {
         ("<thoughts>", "</thoughts>"),
         ("<scratchpad>", "</scratchpad>"),
         ("<analysis>", "</analysis>"),
+        ("<inner_thought>", "</inner_thought>"),
+        ("<internal_monologue>", "</internal_monologue>"),
+        ("<thought_process>", "</thought_process>"),
+        ("<chain_of_thought>", "</chain_of_thought>"),
+        ("<unused94>", "<unused95>"),
     ] {
         let thought = format!("a < b, {call} or [x]?");
         check(&format!("{open}{thought}{close}\n\nThe answer"), &[], "The answer");
@@ -438,4 +443,48 @@ fn a_record_of_a_call_is_none() {
         &["mem {}"],
         "",
     );
+}
+
+const TOLD: &str =
+    "mem! not carried out, because the text before it says that it is an example or somebody else's words…";
+
+#[test]
+fn a_call_that_the_words_before_it_deny_is_told_if_no_text_follows() {
+    let mem = "<tool_call><name>mem</name></tool_call>";
+    check(&format!("For example:\n\n{mem}\n"), &[TOLD], "For example:");
+    check(&format!("For example:\n\n{mem}\n{mem}\n"), &[TOLD, TOLD], "For example:");
+    for text in [
+        format!("For example:\n\n{mem}\n\nThat is all."),
+        "For example:\n\n<tool_call><name>cpu</name></tool_call>".to_owned(),
+        format!("The page says: \"{mem}"),
+        format!("You write:\n```xml\n{mem}\n```"),
+    ] {
+        check(&text, &[], &text);
+    }
+}
+
+#[test]
+fn what_stands_in_an_element_a_comment_or_a_table_is_text() {
+    let mem = "<tool_call><name>mem</name></tool_call>";
+    for text in [
+        format!("<example>\n{mem}\n</example>"),
+        format!("<pre><code>a</code>\n{mem}\n</pre>"),
+        format!("<blockquote>\n<blockquote>a</blockquote>\n{mem}"),
+        format!("<tool_result name='a'>x <tool_result name='b'>y</tool_result>\n{mem}\n</tool_result>\nSo."),
+        format!("[TOOL_RESULTS]\n{mem}\n[/TOOL_RESULTS]\nSo."),
+        format!("// {mem}"),
+        format!("x\n  /* {mem} */"),
+        format!("| a | {mem} |"),
+        format!("\"\"\"\n{mem}\n\"\"\""),
+        format!(
+            "<details>\n{{\"name\": \"mem\", \"arguments\": {{}}}}\n```json\n{{\"name\": \"mem\", \"arguments\": {{}}}}\n```"
+        ),
+    ] {
+        check(&text, &[], &text);
+    }
+    check(&format!("<pre>a</pre>\n\n{mem}"), &["mem {}"], "<pre>a</pre>");
+    check(&format!("Write <code> here.\n{mem}"), &["mem {}"], "Write <code> here.");
+    check(&format!("A [TOOL_RESULTS] it is.\n{mem}"), &["mem {}"], "A [TOOL_RESULTS] it is.");
+    let mention = format!("The <tool_result> says nothing, so I look.\n{mem}");
+    check(&mention, &["! the text has the mark of a call, but no call that can be read…"], &mention);
 }
