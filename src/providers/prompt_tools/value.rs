@@ -7,16 +7,36 @@ use serde_json::Value;
 pub(super) fn typed(text: &str, schema: &Value, root: &Value) -> Value {
     let kinds = Kinds::of(schema, root, DEEPEST);
     let word = text.trim();
-    let is_null = matches!(word, "null" | "None");
-    if kinds.is_only_text() {
-        return if kinds.null && is_null { Value::Null } else { text.into() };
-    }
-    match word {
-        "True" | "TRUE" if kinds.boolean || !kinds.text => true.into(),
-        "False" | "FALSE" if kinds.boolean || !kinds.text => false.into(),
-        "None" if kinds.null || !kinds.text => Value::Null,
+    let value = match word {
+        "True" | "TRUE" => true.into(),
+        "False" | "FALSE" => false.into(),
+        "None" => Value::Null,
+        _ if kinds.text && !kinds.has_others() => return text.into(),
         _ => serde_json::from_str(word).unwrap_or_else(|_| text.into()),
-    }
+    };
+    if kinds.text && !kinds.take(&value, word) { text.into() } else { value }
+}
+
+/// What a tool's schema says of one argument; `None` if it does not name it.
+pub(super) fn property<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
+    property_of(root, root, key, DEEPEST)
+}
+
+fn property_of<'a>(schema: &'a Value, root: &'a Value, key: &str, depth: usize) -> Option<&'a Value> {
+    let depth = depth.checked_sub(1)?;
+    let own = schema["properties"].get(key);
+    own.or_else(|| property_of(target(schema, root)?, root, key, depth))
+        .or_else(|| choices(schema).find_map(|choice| property_of(choice, root, key, depth)))
+}
+
+/// What a schema refers to.
+fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+    root.pointer(schema["$ref"].as_str()?.strip_prefix('#')?)
+}
+
+/// The schemas that a schema has to choose from, or to combine.
+fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
+    ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten()
 }
 
 /// How many references and alternatives are followed, one in the other.
@@ -28,7 +48,10 @@ struct Kinds {
     text: bool,
     null: bool,
     boolean: bool,
-    other: bool,
+    integer: bool,
+    number: bool,
+    array: bool,
+    object: bool,
 }
 
 impl Kinds {
@@ -39,7 +62,9 @@ impl Kinds {
             Value::String(_) => "string",
             Value::Null => "null",
             Value::Bool(_) => "boolean",
-            _ => "other",
+            Value::Number(_) => "number",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
         };
         match &schema["type"] {
             Value::String(kind) => kinds.add(kind),
@@ -51,11 +76,8 @@ impl Kinds {
                 .chain(schema.get("const"))
                 .for_each(|value| kinds.add(of(value))),
         }
-        if let Some(target) = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?)) {
-            kinds.join(Self::of(target, root, depth));
-        }
-        for choice in ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten() {
-            kinds.join(Self::of(choice, root, depth));
+        for other in target(schema, root).into_iter().chain(choices(schema)) {
+            kinds.join(&Self::of(other, root, depth));
         }
         kinds
     }
@@ -65,19 +87,42 @@ impl Kinds {
             "string" => self.text = true,
             "null" => self.null = true,
             "boolean" => self.boolean = true,
-            _ => self.other = true,
+            "integer" => self.integer = true,
+            "number" => self.number = true,
+            "array" => self.array = true,
+            "object" => self.object = true,
+            _ => {}
         }
     }
 
-    fn join(&mut self, other: Self) {
+    fn join(&mut self, other: &Self) {
         self.text |= other.text;
         self.null |= other.null;
         self.boolean |= other.boolean;
-        self.other |= other.other;
+        self.integer |= other.integer;
+        self.number |= other.number;
+        self.array |= other.array;
+        self.object |= other.object;
     }
 
-    fn is_only_text(&self) -> bool {
-        self.text && !self.boolean && !self.other
+    /// Whether anything is taken that is no text.
+    fn has_others(&self) -> bool {
+        self.null || self.boolean || self.integer || self.number || self.array || self.object
+    }
+
+    /// Whether a value is taken that was read of a text which may be taken as it is. A number says the same as its text.
+    fn take(&self, value: &Value, text: &str) -> bool {
+        match value {
+            Value::Null => self.null,
+            Value::Bool(_) => self.boolean,
+            Value::Number(number) => {
+                let is_taken = self.number || self.integer && (number.is_i64() || number.is_u64());
+                is_taken && number.to_string() == text
+            }
+            Value::String(_) => false,
+            Value::Array(_) => self.array,
+            Value::Object(_) => self.object,
+        }
     }
 }
 
@@ -102,6 +147,14 @@ mod tests {
             (json!({"type": "integer"}), "5", json!(5)),
             (json!({"type": "boolean"}), "True", json!(true)),
             (json!({"type": ["string", "integer"]}), "5", json!(5)),
+            (json!({"type": ["string", "integer"]}), "1.10", json!("1.10")),
+            (json!({"type": ["string", "number"]}), "12345678901234567890123", json!("12345678901234567890123")),
+            (json!({"type": ["string", "number"]}), "-2.5", json!(-2.5)),
+            (json!({"type": ["string", "array"]}), "12345", json!("12345")),
+            (json!({"type": ["string", "array"]}), "null", json!("null")),
+            (json!({"type": ["string", "array"]}), "[1]", json!([1])),
+            (json!({"type": ["string", "object"]}), "true", json!("true")),
+            (json!({"type": "string"}), "True", json!("True")),
             (json!({"type": "array"}), "[1, \"a\"]", json!([1, "a"])),
             (json!({}), "plain", json!("plain")),
             (Value::Null, "5", json!(5)),
