@@ -9,7 +9,7 @@ use super::literal;
 use super::mark::{Begins, Kind, Mark};
 use super::scan::{End, Scan};
 use super::toolset::{Toolset, escaped, plain_name, without_entities};
-use super::value::typed;
+use super::value::{property, typed};
 use crate::tool_call::ToolCall;
 
 /// How many calls of one answer are told to be malformed. What follows them is not read.
@@ -19,7 +19,19 @@ const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"]
 /// The keys under which JSON has the arguments.
 const ARGUMENT_KEYS: [&str; 6] = ["arguments", "parameters", "args", "input", "action_input", "tool_input"];
 /// Keys that say nothing of the arguments.
-const OTHER_KEYS: [&str; 4] = ["id", "type", "call_id", "tool_call_id"];
+const OTHER_KEYS: [&str; 11] = [
+    "id",
+    "type",
+    "call_id",
+    "tool_call_id",
+    "index",
+    "thought",
+    "thoughts",
+    "reason",
+    "reasoning",
+    "explanation",
+    "description",
+];
 /// Keys of a record of a call that was made.
 const RESULT_KEYS: [&str; 13] = [
     "result",
@@ -68,22 +80,26 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &T
     if let Some(calls) = code(body, tools) {
         return calls;
     }
-    let elements = Elements::read(body);
+    let (elements, after) = Elements::read(body);
     let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '{');
     let bare = body.split(is_end).next().unwrap_or_default();
     let name = elements.name.as_deref().or(named).or_else(|| Some(bare).filter(|bare| tools.contains(bare)));
     let rest = body.strip_prefix(bare).unwrap_or_default().trim();
-    vec![match (name, elements.arguments) {
+    let call = match (name, elements.given()) {
         (Some(name), Some(arguments)) => tools.judge(name, arguments),
         (Some(name), None) if bare == name && !rest.is_empty() => {
             tools.judge(name, &parameters(unwrapped(rest), name, is_closed, tools))
         }
-        (Some(name), None) if elements.has_others => {
+        (Some(name), None) if elements.has_others || elements.has_text && bare != name => {
             ToolCall { name: name.into(), ..tools.unreadable("the call has no <arguments>", body) }
         }
         (Some(name), None) => tools.judge(name, ""),
         (None, _) => tools.unreadable("the call names no tool", body),
-    }]
+    };
+    match after.is_empty() {
+        true => vec![call],
+        false => limited([call].into_iter().chain(Elements::all(after, tools))),
+    }
 }
 
 /// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each. The `>` may stand
@@ -229,7 +245,7 @@ pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCal
     let mut rest = body.trim();
     while !rest.is_empty() {
         let pair = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).and_then(|(key, rest)| {
-            let is_known = !root["properties"][key].is_null() && !arguments.contains_key(key);
+            let is_known = property(root, key).is_some() && !arguments.contains_key(key);
             let (value, rest) = rest.split_once(&format!("</{key}>")).filter(|_| is_known)?;
             Some((key, value, rest))
         });
@@ -239,7 +255,7 @@ pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCal
                 ..tools.unreadable("the call has elements that are no parameters", body)
             };
         };
-        arguments.insert(key.to_owned(), typed(without_line_ends(value), &root["properties"][key], root));
+        arguments.insert(key.to_owned(), typed(without_line_ends(value), schema_of(root, key), root));
         rest = after.trim_start();
     }
     tools.judge(name, &Value::Object(arguments).to_string())
@@ -386,8 +402,22 @@ impl<'a> Json<'a> {
         is_result || RESULT_KEYS.iter().any(|key| self.whole.get(*key).is_some())
     }
 
+    /// Whether it has keys that may be arguments beside arguments that are empty.
+    fn is_loose(&self) -> bool {
+        let is_empty = match self.arguments {
+            Some(Value::Object(arguments)) => arguments.is_empty(),
+            Some(Value::String(arguments)) => arguments.trim().is_empty(),
+            arguments => arguments.is_some_and(Value::is_null),
+        };
+        is_empty && self.has_more
+    }
+
     fn judge(&self, tools: &Toolset) -> ToolCall {
         match (self.name, self.arguments) {
+            (Some(name), Some(_)) if self.is_loose() => {
+                let call = tools.unreadable("the call has keys beside its \"arguments\"", &self.whole.to_string());
+                ToolCall { name: name.into(), ..call }
+            }
             (Some(name), Some(Value::String(arguments))) => tools.judge(name, arguments),
             (Some(name), Some(Value::Null)) => tools.judge(name, ""),
             (Some(name), Some(arguments)) => tools.judge(name, &arguments.to_string()),
@@ -408,16 +438,24 @@ fn parameters(written: &str, name: &str, is_closed: bool, tools: &Toolset) -> St
     let mut arguments = Map::new();
     let mut rest = written;
     while let Some(parameter) =
-        Parameter::read(rest, is_closed, |key| !root["properties"][key].is_null() && !arguments.contains_key(key))
+        Parameter::read(rest, is_closed, |key| property(root, key).is_some() && !arguments.contains_key(key))
     {
         let Parameter { key, value, is_text, rest: behind } = parameter;
         let value = without_line_ends(value);
-        let value = if is_text { value.into() } else { typed(value, &root["properties"][&*key], root) };
-        arguments.insert(key, value);
+        let value = if is_text { value.into() } else { typed(value, schema_of(root, &key), root) };
+        if arguments.insert(key, value).is_some() {
+            // It is told as well: one of the two may be part of a value.
+            return written.to_owned();
+        }
         rest = behind.trim_start();
     }
     // What is left is neither: it is told that it is no JSON.
     if arguments.is_empty() || !rest.is_empty() { written.to_owned() } else { Value::Object(arguments).to_string() }
+}
+
+/// What a tool's schema says of an argument that it names, or of all others.
+fn schema_of<'a>(root: &'a Value, key: &str) -> &'a Value {
+    property(root, key).unwrap_or(&root["additionalProperties"])
 }
 
 /// One argument in an element.
@@ -431,53 +469,66 @@ struct Parameter<'a> {
 
 impl<'a> Parameter<'a> {
     fn read(text: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<Self> {
-        if let Some(parameter) = text.strip_prefix("<parameter=") {
-            let (key, inside) = key(parameter)?;
-            let (value, rest) = Self::value(inside, is_closed, &is_new)?;
-            let key = key.to_owned();
-            return Some(Self { key, value, is_text: false, rest });
-        }
         let Begins::Mark(mark) = Mark::read(text, true) else { return None };
-        let (tag, inside) = text.split_at(mark.end?);
-        match mark.word() {
-            "parameter" => {
-                let (value, rest) = inside.split_at(closing(inside, "parameter")?);
-                let is_text = attribute(tag, "string").is_some_and(|is| is == "true");
-                Some(Self { key: attribute(tag, "name")?, value, is_text, rest: behind_tag(rest) })
+        let (key, behind) = Self::key(text, &mark)?;
+        let (inside, word, is_closed) = match mark.word() {
+            "arg_key" => {
+                let behind = behind_tag(behind).trim_start();
+                let Begins::Mark(mark) = Mark::read(behind, true) else { return None };
+                let inside = &behind[mark.end.filter(|_| mark.word() == "arg_value")?..];
+                // Whether the value of the last is whole is not known without its end.
+                (inside, "arg_value", false)
             }
-            word @ "arg_key" => {
-                let (key, rest) = inside.split_at(closing(inside, word)?);
-                let rest = behind_tag(rest).trim_start();
-                let Begins::Mark(mark) = Mark::read(rest, true) else { return None };
-                let of_value = word.replace("key", "value");
-                let inside = &rest[mark.end.filter(|_| mark.word() == of_value)?..];
-                let (value, rest) = inside.split_at(closing(inside, &of_value)?);
-                Some(Self { key: key.trim().to_owned(), value, is_text: false, rest: behind_tag(rest) })
+            _ => (behind, "parameter", is_closed),
+        };
+        let is_text = mark.end.is_some_and(|end| attribute(&text[..end], "string").is_some_and(|is| is == "true"));
+        let (value, rest) = Self::value(inside, word, is_closed, is_new)?;
+        Some(Self { key, value, is_text, rest })
+    }
+
+    /// The name of the argument that begins with this tag, and what stands behind it.
+    fn key(text: &'a str, mark: &Mark) -> Option<(String, &'a str)> {
+        if mark.is_closing {
+            return None;
+        }
+        match (mark.word(), mark.end) {
+            ("parameter", None) => {
+                let named = &text[mark.named + 1..];
+                let end = named[..named.floor_char_boundary(LONGEST_KEY)].find('>')?;
+                Some((named[..end].trim().trim_matches('"').to_owned(), &named[end + 1..]))
+            }
+            ("parameter", Some(end)) => Some((attribute(&text[..end], "name")?, &text[end..])),
+            ("arg_key", Some(end)) => {
+                let named = &text[end..];
+                let end = named[..named.floor_char_boundary(LONGEST_KEY)].find('<')?;
+                Some((named[..end].trim().to_owned(), &named[end..]))
             }
             _ => None,
         }
     }
 
-    /// The value of `<parameter=…>`. Without a close tag it ends where the next parameter begins, or the call ends.
-    fn value(inside: &'a str, is_closed: bool, is_new: impl Fn(&str) -> bool) -> Option<(&'a str, &'a str)> {
-        let close = inside.find("</parameter>");
-        let within = &inside[..close.unwrap_or(inside.len())];
-        let next = within
-            .match_indices("<parameter=")
-            .find(|(place, tag)| key(&within[place + tag.len()..]).is_some_and(|(key, _)| is_new(key)));
-        match (next, close) {
-            (Some((place, _)), _) => Some(inside.split_at(place)),
-            (None, Some(place)) => Some((&inside[..place], &inside[place + "</parameter>".len()..])),
-            (None, None) if is_closed => Some((inside.strip_suffix("</function>").unwrap_or(inside), "")),
-            (None, None) => None,
+    /// The value at the beginning of a text, and what stands behind it. Without a close tag it ends with the next argument,
+    /// which begins a line if the value does, or where the call ends.
+    fn value(
+        inside: &'a str,
+        word: &str,
+        is_closed: bool,
+        is_new: impl Fn(&str) -> bool,
+    ) -> Option<(&'a str, &'a str)> {
+        let is_inline = !inside.starts_with(['\n', '\r']);
+        for (place, _) in inside.match_indices('<') {
+            let (value, rest) = inside.split_at(place);
+            let Begins::Mark(mark) = Mark::read(rest, true) else { continue };
+            if mark.is_closing && mark.word() == word {
+                return Some((value, behind_tag(rest)));
+            }
+            let begins_a_line = || is_inline || value.trim_end_matches([' ', '\t']).ends_with('\n');
+            if Self::key(rest, &mark).is_some_and(|(key, _)| is_new(&key)) && begins_a_line() {
+                return Some((value, rest));
+            }
         }
+        is_closed.then(|| (inside.strip_suffix("</function>").unwrap_or(inside), ""))
     }
-}
-
-/// The name behind `<parameter=`, and what stands behind its `>`.
-fn key(text: &str) -> Option<(&str, &str)> {
-    let end = text[..text.floor_char_boundary(LONGEST_KEY)].find('>')?;
-    Some((text[..end].trim().trim_matches('"'), &text[end + 1..]))
 }
 
 /// Where the tag is that closes an element of this word.
@@ -503,34 +554,93 @@ fn without_line_ends(value: &str) -> &str {
 struct Elements<'a> {
     name: Option<String>,
     arguments: Option<&'a str>,
+    /// An object that stands beside the elements.
+    loose: Option<&'a str>,
     has_others: bool,
+    /// Whether text stands beside the elements.
+    has_text: bool,
 }
 
 impl<'a> Elements<'a> {
-    fn read(body: &'a str) -> Self {
+    /// The arguments; `None` if there are none, or none in what says that there are.
+    fn given(&self) -> Option<&'a str> {
+        let has_more = self.has_others || self.has_text;
+        let is_none = |arguments: &str| matches!(arguments.trim(), "" | "{}");
+        match self.arguments {
+            Some(arguments) if is_none(arguments) && self.loose.is_some() => self.loose,
+            Some(arguments) if is_none(arguments) && has_more => None,
+            Some(arguments) => Some(arguments),
+            None if has_more => None,
+            None => self.loose,
+        }
+    }
+
+    /// The calls that follow a first one in the same tag.
+    fn all(mut body: &'a str, tools: &Toolset) -> impl Iterator<Item = ToolCall> {
+        std::iter::from_fn(move || {
+            let (elements, after) = Elements::read((!body.is_empty()).then_some(body)?);
+            let whole = std::mem::replace(&mut body, after);
+            Some(match (&elements.name, elements.given()) {
+                (Some(name), Some(arguments)) => tools.judge(name, arguments),
+                _ => tools.unreadable("the second call in a tag has no name, or no <arguments>", whole),
+            })
+        })
+    }
+
+    /// Reads the elements of one call, and says where those of the next begin.
+    fn read(body: &'a str) -> (Self, &'a str) {
         let mut elements = Self::default();
         let mut rest = body;
-        while let Some(place) = rest.find('<') {
+        loop {
+            let object = labelled(rest);
+            if elements.loose.is_none()
+                && object.starts_with('{')
+                && let End::Found { body, .. } = Scan::from(0).value(object)
+            {
+                elements.loose = Some(&object[..body]);
+                rest = closed(&object[body..]);
+            }
+            let Some(place) = rest.find('<') else {
+                elements.has_text |= rest.contains(char::is_alphanumeric);
+                return (elements, "");
+            };
+            elements.has_text |= rest[..place].contains(char::is_alphanumeric);
             let tag = &rest[place + 1..];
             let word = tag.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
-            let Some(end) = tag.find('>') else { break };
-            let inside = &tag[end + 1..];
+            let broken = tag[word.len()..].trim_start();
             let among = |tags: &[&str]| tags.iter().any(|tag| tag.eq_ignore_ascii_case(word));
-            if among(&NAME_TAGS) && elements.name.is_none() {
-                let name = inside.split('<').next().unwrap_or_default().trim();
-                elements.name = Some(without_entities(name.lines().next().unwrap_or_default().trim()));
-                rest = inside;
+            let inside = match tag.find('>') {
+                _ if among(&ARGUMENT_TAGS) && broken.starts_with('{') => broken,
+                Some(end) => &tag[end + 1..],
+                None => return (elements, ""),
+            };
+            if among(&NAME_TAGS) && elements.name.is_some() && elements.arguments.is_some() {
+                return (elements, &rest[place..]);
+            } else if among(&NAME_TAGS) && elements.name.is_none() {
+                let written = inside.trim_start().split(['<', '\n']).next().unwrap_or_default();
+                rest = &inside.trim_start()[written.len()..];
+                let name = without_entities(written.trim());
+                elements.name = Some(name.replace("\\_", "_"));
             } else if among(&ARGUMENT_TAGS) && elements.arguments.is_none() {
                 let (arguments, after) = arguments(inside, word);
                 elements.arguments = Some(arguments);
                 rest = after;
             } else {
-                elements.has_others |= !tag.starts_with('/') && !tag.starts_with('!');
-                rest = inside;
+                let is_other = word.starts_with(|c: char| c.is_ascii_alphabetic()) && !among(&OTHER_KEYS);
+                elements.has_others |= is_other;
+                // What such an element holds is no argument.
+                let text = if among(&OTHER_KEYS) { inside.find('<').unwrap_or(inside.len()) } else { 0 };
+                rest = &inside[text..];
             }
         }
-        elements
     }
+}
+
+/// A text without the fence or the words that stand before arguments: `arguments:`.
+fn labelled(text: &str) -> &str {
+    let text = text.trim_start();
+    let label = ARGUMENT_KEYS.iter().find_map(|key| without_prefix(text, key)?.trim_start().strip_prefix([':', '=']));
+    opened(label.unwrap_or(text))
 }
 
 /// The arguments at the beginning of a text, and what stands behind them. JSON ends where its last brace closes, if

@@ -150,6 +150,7 @@ impl Scan {
             match (self.mode, byte) {
                 (Mode::String | Mode::Escape, _) => self.json(byte),
                 (_, b'<') => match self.mark(&text[self.at..], opening, is_whole) {
+                    Tag::Ends(_) if self.mode == Mode::Raw => return self.without_end(),
                     Tag::Ends(length) => return End::Found { body: self.at, next: self.at + length },
                     Tag::Unknown => return End::Open,
                     Tag::Passed => {}
@@ -168,7 +169,7 @@ impl Scan {
                 }
             }
         }
-        End::Open
+        if is_whole { self.without_end() } else { End::Open }
     }
 
     /// Reads a tag within a block, outside of strings.
@@ -186,13 +187,24 @@ impl Scan {
         let is_opening =
             matches!(mark.kind(), Some(Kind::Call | Kind::Block | Kind::Wrapper | Kind::Function | Kind::Result));
         match (mark.end, mark.word()) {
+            // It may be part of the value: that is not before another call begins or what is around this one ends.
+            (Some(end), _) if mark.closes(opening) && self.mode == Mode::Raw => {
+                self.ended = self.ended.or(Some((self.at, self.at + end)));
+                self.at += end;
+                return Tag::Passed;
+            }
             (Some(end), _) if mark.closes(opening) => return Tag::Ends(end),
+            (Some(_), _) if self.ended.is_some() && (is_opening || mark.kind() == Some(Kind::Stray)) => {
+                return Tag::Ends(0);
+            }
             (Some(end), "parameter" | "arg_value") => {
+                self.ended = None;
                 self.mode = if mark.is_closing { Mode::Plain } else { Mode::Raw };
                 self.at += end;
                 return Tag::Passed;
             }
             (Some(end), "escape") => {
+                self.ended = None;
                 self.mode = if self.mode == Mode::Raw { Mode::Plain } else { Mode::Raw };
                 self.at += end;
                 return Tag::Passed;

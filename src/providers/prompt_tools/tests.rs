@@ -488,3 +488,57 @@ fn what_stands_in_an_element_a_comment_or_a_table_is_text() {
     let mention = format!("The <tool_result> says nothing, so I look.\n{mem}");
     check(&mention, &["! the text has the mark of a call, but no call that can be read…"], &mention);
 }
+
+#[test]
+fn what_stands_beside_the_elements_of_a_call_is_its_arguments_or_told() {
+    let core = &["cpu {\"core\":1}"][..];
+    for text in [
+        "<tool_call>\n<name>cpu</name>\n{\"core\": 1}\n</tool_call>",
+        "<tool_call>\n<name>cpu</name>\n```json\n{\"core\": 1}\n```\n</tool_call>",
+        "<tool_call>\n<name>cpu</name>\narguments: {\"core\": 1}\n</tool_call>",
+        "<tool_call><name>cpu</name><arguments></arguments>{\"core\": 1}</tool_call>",
+        "<tool_call><name>cpu</name><arguments {\"core\": 1}</arguments></tool_call>",
+        "<tool_call><name>cpu</name><arguments>{\"core\": 1}</arguments><id>7</id></tool_call>",
+    ] {
+        check(text, core, "");
+    }
+    for text in [
+        "<tool_call name=\"mem\">\ncore=1\n</tool_call>",
+        "<tool_call><name>mem</name>\ncore: 1\n</tool_call>",
+        "<tool_call><name>mem</name><arguments>{}</arguments><core>1</core></tool_call>",
+        "<tool_call>{\"name\": \"mem\", \"arguments\": {}, \"core\": 1}</tool_call>",
+    ] {
+        check(text, &["mem! the call has …"], "");
+    }
+    let two = "<name>cpu</name><arguments>{\"core\": 1}</arguments>";
+    check(&format!("<tool_call>{two}{two}</tool_call>"), &[core[0], core[0]], "");
+}
+
+#[test]
+fn a_value_without_an_end_ends_where_a_line_begins_with_the_next() {
+    let both = &["write {\"c\":\"a\",\"n\":2}"][..];
+    for text in [
+        "<invoke name=\"write\">\n<parameter name=\"c\">a\n<parameter name=\"n\">2</parameter>\n</invoke>",
+        "<invoke name=\"write\">\n<parameter name=\"c\">a</parameter>\n<parameter name=\"n\">2\n</invoke>",
+        "<tool_call>write\n<arg_key>c</arg_key>\n<arg_value>a\n<arg_key>n</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
+        "<function=write><parameter=c>a<parameter=n>2</parameter></function>",
+        "<function=write>\n<parameter=c>\na\n</parameter=c>\n<parameter=n>\n2\n</parameter>\n</function>",
+    ] {
+        check(text, both, "");
+    }
+    check(
+        "<invoke name=\"write\">\n<parameter name=\"c\">a </invoke> b</parameter>\n</invoke> so",
+        &["write {\"c\":\"a </invoke> b\"}"],
+        " so",
+    );
+    check(
+        "<function=write>\n<parameter=c>\nUse <parameter=n> so.\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>",
+        &["write {\"c\":\"Use <parameter=n> so.\",\"n\":2}"],
+        "",
+    );
+    check(
+        "<function=write>\n<parameter=c>\na\n</parameter>\n<parameter=c>\nb\n</parameter>\n</function>",
+        &["write! the arguments are not valid JSON…"],
+        "",
+    );
+}
