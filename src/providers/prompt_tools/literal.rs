@@ -210,10 +210,20 @@ impl<'a> Code<'a> {
             'u' => 4,
             _ => return None,
         };
-        let code = u32::from_str_radix(self.rest.get(..digits)?, 16).ok()?;
+        let mut code = self.hex(digits)?;
+        if (0xD800..0xDC00).contains(&code) {
+            self.rest = self.rest.strip_prefix("\\u")?;
+            let low = self.hex(4)?.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
+            code = 0x10000 + ((code - 0xD800) << 10) + low;
+        }
         text.push(char::from_u32(code)?);
-        self.rest = &self.rest[digits..];
         Some(())
+    }
+
+    fn hex(&mut self, digits: usize) -> Option<u32> {
+        let code = u32::from_str_radix(self.rest.get(..digits)?, 16).ok()?;
+        self.rest = &self.rest[digits..];
+        Some(code)
     }
 }
 
@@ -243,6 +253,7 @@ mod tests {
         );
         check("print(f(a='it\\'s\\n\"so\"'))\nprint(g())", &json!([["f", {"a": "it's\n\"so\""}], ["g", {}]]));
         check("default_api.f(a=\"\"\"two\n\"lines\\\"\"\"\")", &json!([["f", {"a": "two\n\"lines\""}]]));
+        check("f(a='\\ud83d\\ude00\\x41')", &json!([["f", {"a": "😀A"}]]));
         check("f({\"a\": {\"b\": null}})", &json!([["f", {"a": {"b": null}}]]));
     }
 
@@ -259,6 +270,7 @@ mod tests {
             "",
             "[]",
             "f(a=1, a=2)",
+            "f(a='\\ud83d')",
             "f(a=g(b=1))",
         ] {
             check(code, &Value::Null);
