@@ -36,14 +36,14 @@ impl Lead<'_> {
         self.indent >= 4 || self.is_quotation() || COMMENTS.iter().any(|sign| line.starts_with(sign))
     }
 
-    /// Whether what follows stands in a quotation.
-    pub(super) fn is_quotation(&self) -> bool {
+    fn is_quotation(&self) -> bool {
         let is_in = |quotes: &str| self.before.matches(quotes).count() % 2 == 1;
-        self.is_quoted
-            || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
-            || self.is_in_quotes()
-            || is_in("\"\"\"")
-            || is_in("'''")
+        self.is_quoted() || self.is_in_quotes() || is_in("\"\"\"") || is_in("'''")
+    }
+
+    /// Whether a quotation begins with what follows.
+    pub(super) fn is_quoted(&self) -> bool {
+        self.is_quoted || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
     }
 
     /// Whether a quotation that begins on the line has no end yet. What stands behind a letter or a digit is no such
@@ -84,7 +84,7 @@ impl Lead<'_> {
 }
 
 /// What begins a comment, or the row of a table.
-const COMMENTS: [&str; 7] = ["//", "/*", "{#", "# ", "-- ", "% ", "|"];
+const COMMENTS: [&str; 8] = ["<!--", "//", "/*", "{#", "# ", "-- ", "% ", "|"];
 /// What only an explanation says.
 const EXAMPLE: [&str; 19] = [
     "for example",

@@ -91,6 +91,8 @@ pub struct Parser {
     /// How much was shown, and how much of it turned out to be reasoning, in bytes.
     shown: usize,
     reasoned: usize,
+    /// How many times an end was looked for that there is not.
+    unclosed: usize,
     /// Whether this reads the inside of a fence, where another one is nothing special.
     is_inside: bool,
     /// How much text a call may have, and all calls together, in bytes.
@@ -180,6 +182,8 @@ struct Tentative {
     is_fenced: bool,
 }
 
+/// How many times in an answer the text is read again behind the beginning of something that has no end.
+const MOST_UNCLOSED: usize = 16;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
 /// The words of tags that are read when they are escaped, and how they close.
@@ -256,6 +260,7 @@ impl Parser {
             reasoning: String::new(),
             shown: 0,
             reasoned: 0,
+            unclosed: 0,
             is_inside: false,
             longest: LONGEST_CALL,
         }
@@ -373,7 +378,7 @@ impl Parser {
         let byte = rest.as_bytes()[0];
         if byte == 0xE3
             && self.line_is_blank
-            && let Some(step) = self.thought_in_brackets_if_any(rest, is_whole)
+            && let Some(step) = self.thought_in_brackets_if_any(rest, is_whole, shown)
         {
             return step;
         }
@@ -592,8 +597,12 @@ impl Parser {
 
     /// Whether the inline code that was opened on this line is closed on it.
     fn is_in_code(&self, rest: &str, is_whole: bool) -> Option<bool> {
-        let head = head(rest).as_bytes();
-        let mut at = 0;
+        let text = head(rest);
+        let head = text.as_bytes();
+        let mut at = match own_length(text) {
+            None if !is_whole && rest.len() < LONGEST_HEAD => return None,
+            length => length.unwrap_or(0),
+        };
         while at < head.len() {
             match head[at] {
                 b'\n' => return Some(false),
@@ -603,7 +612,9 @@ impl Parser {
                     if at == head.len() && !is_whole && rest.len() < LONGEST_HEAD {
                         return None;
                     }
-                    if length == self.ticks {
+                    let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
+                    let is_apostrophe = length == 1 && at > 1 && is_letter(head.get(at - 2)) && is_letter(head.get(at));
+                    if length == self.ticks && !is_apostrophe {
                         return Some(true);
                     }
                 }
@@ -677,7 +688,11 @@ impl Parser {
         const COMMENT: &str = "<!--";
         if rest.as_bytes().get(1).is_some_and(|byte| *byte == b'!') {
             if self.ticks == 0 && rest.starts_with(COMMENT) {
-                self.state = State::Until("-->", Shown::Yes);
+                let close = "-->";
+                if !self.is_closed(Closes::Text(close), COMMENT.len(), rest, is_whole)? {
+                    return Some(self.show(rest, COMMENT.len(), shown));
+                }
+                self.state = State::Until(close, Shown::Yes);
                 return Some(self.show(rest, COMMENT.len(), shown));
             }
             let may_be = self.ticks == 0 && COMMENT.starts_with(rest) && !is_whole;
@@ -718,14 +733,8 @@ impl Parser {
             (Kind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
             (Kind::Turn, Some(end)) => Some(end),
             (Kind::Stray, Some(end)) if self.has_calls() => Some(end),
-            (Kind::Reasoning, Some(end)) => {
-                self.think(Closes::Tag(mark));
-                Some(end)
-            }
-            (Kind::ReasoningEnd, Some(end)) => {
-                self.was_reasoning();
-                Some(end)
-            }
+            (Kind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
+            (Kind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
             (Kind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
             (Kind::Channel, Some(end)) => self.channel(end, is, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
@@ -754,6 +763,67 @@ impl Parser {
         if !self.is_in_element() {
             self.is_within_mention = None;
         }
+    }
+
+    /// What opens reasoning at the beginning of a line; elsewhere it is a mention, unless its end follows.
+    fn reasoning(
+        &mut self,
+        closes: Closes,
+        end: usize,
+        rest: &str,
+        is_whole: bool,
+        shown: &mut String,
+    ) -> Option<usize> {
+        let is_mention =
+            self.lead().is_quoted() || !self.line_is_blank && !self.is_closed(closes, end, rest, is_whole)?;
+        if is_mention {
+            return Some(self.show(rest, end, shown));
+        }
+        self.think(closes);
+        Some(end)
+    }
+
+    /// What ends reasoning that was not opened: at the beginning or the end of a line, or where a sentence ends with it.
+    fn reasoning_end(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        let behind = head(&rest[end..]);
+        let visible = behind.trim_start_matches([' ', '\t', '\r']);
+        if visible.is_empty() && behind.len() < LONGEST_HEAD && !is_whole {
+            return None;
+        }
+        let is_glued = self.line_is_blank || self.has_calls() || !self.before.ends_with(char::is_whitespace);
+        match !self.lead().is_quoted() && (is_glued || visible.is_empty() || visible.starts_with('\n')) {
+            true => self.was_reasoning(),
+            false => {
+                self.show(rest, end, shown);
+            }
+        }
+        Some(end)
+    }
+
+    /// Whether there is an end to what begins here; `None` if that takes more text. What is too long to be held back has
+    /// one.
+    fn is_closed(&mut self, closes: Closes, from: usize, rest: &str, is_whole: bool) -> Option<bool> {
+        if self.unclosed == MOST_UNCLOSED {
+            return Some(false);
+        }
+        let within = &rest[..rest.floor_char_boundary(self.longest)];
+        let is_final = is_whole || within.len() < rest.len();
+        let first = if let Closes::Text(close) = closes { close.as_bytes()[0] } else { b'<' };
+        let mut at = self.seen.max(from);
+        while let Some(place) = within.as_bytes().get(at..)?.iter().position(|byte| *byte == first) {
+            at += place;
+            match closed(&within[at..], closes, is_final) {
+                Closed::Yes(_) => return Some(true),
+                Closed::Unclear => {
+                    self.seen = at;
+                    return None;
+                }
+                Closed::No => at += 1,
+            }
+        }
+        self.seen = within.len();
+        self.unclosed += usize::from(is_whole && within.len() == rest.len());
+        if is_final { Some(within.len() < rest.len()) } else { None }
     }
 
     fn think(&mut self, closes: Closes) {
@@ -973,7 +1043,7 @@ impl Parser {
     fn bracket(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let may_be = |word: &str| !is_whole && word.len() > rest.len() && word.starts_with(rest);
         if rest.as_bytes().get(1).is_some_and(|byte| BRACKETED.contains(byte)) {
-            if let Some(step) = self.thought_in_brackets_if_any(rest, is_whole) {
+            if let Some(step) = self.thought_in_brackets_if_any(rest, is_whole, shown) {
                 return step;
             }
             if let Some(stray) = STRAYS.iter().find(|stray| rest.starts_with(**stray)).filter(|_| self.has_calls()) {
@@ -1083,7 +1153,7 @@ impl Parser {
 
     /// Reasoning in brackets of another kind, or text.
     fn thought_in_brackets(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        match self.thought_in_brackets_if_any(rest, is_whole) {
+        match self.thought_in_brackets_if_any(rest, is_whole, shown) {
             Some(step) => step,
             None => {
                 let first = rest.chars().next().map_or(1, char::len_utf8);
@@ -1092,18 +1162,21 @@ impl Parser {
         }
     }
 
-    fn thought_in_brackets_if_any(&mut self, rest: &str, is_whole: bool) -> Option<Option<usize>> {
+    fn thought_in_brackets_if_any(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<Option<usize>> {
         if self.ticks > 0 {
             return None;
         }
         let begins = |word: &str| rest.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
         if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| begins(open)) {
-            self.think(Closes::Text(close));
-            return Some(Some(open.len()));
+            // A `(` behind it makes it a link.
+            return match rest.as_bytes().get(open.len()) {
+                Some(b'(') => None,
+                None if !is_whole => Some(None),
+                _ => Some(self.reasoning(Closes::Text(close), open.len(), rest, is_whole, shown)),
+            };
         }
         if let Some((_, close)) = BRACKETS.iter().find(|(_, close)| begins(close)) {
-            self.was_reasoning();
-            return Some(Some(close.len()));
+            return Some(self.reasoning_end(close.len(), rest, is_whole, shown));
         }
         let lower = head(rest).len() < 16;
         let may_be = |word: &str| word.len() > rest.len() && word.starts_with(&rest.to_ascii_lowercase());
@@ -1187,7 +1260,7 @@ impl Parser {
             return Some(next);
         }
         if matches!(form, Form::Json | Form::Code | Form::Named(_, Named::Plain | Named::Fenced)) {
-            return Some(self.untagged(form, &rest[..next], (body, end), !is_cut, shown));
+            return Some(self.untagged(form, &rest[..next], (body, end), !is_cut, is_closed, shown));
         }
         if is == Is::Told {
             let calls = if is_cut { Vec::new() } else { self.take(form, &rest[..end], &rest[..next], body, is_closed) };
@@ -1231,6 +1304,7 @@ impl Parser {
         written: &str,
         body: (usize, usize),
         is_read: bool,
+        is_closed: bool,
         shown: &mut String,
     ) -> usize {
         let inside = &written[body.0..body.1];
@@ -1253,7 +1327,13 @@ impl Parser {
         };
         match calls {
             Some(calls) => self.try_on(written, calls, self.is_inside, shown),
-            None => self.show(written, written.len(), shown),
+            None if is_closed || !is_read || self.unclosed == MOST_UNCLOSED => self.show(written, written.len(), shown),
+            None => {
+                // What has no end is not read on: there may be a call behind its line.
+                self.unclosed += 1;
+                let line = written.find('\n').map_or(written.len(), |end| end + 1);
+                self.show(written, line, shown)
+            }
         }
     }
 
@@ -1320,8 +1400,11 @@ impl Parser {
         if self.line_is_blank && self.ticks == 0 && length >= 3 {
             return self.fence(Fence { mark, length }, rest, is_whole, shown);
         }
+        let is_letter = |c: char| c.is_alphanumeric();
+        let is_apostrophe = length == 1 && self.before.ends_with(is_letter) && rest[1..].starts_with(is_letter);
         let ticks = match self.ticks {
             _ if mark == b'~' => self.ticks,
+            0 if is_apostrophe => 0,
             0 => length,
             open if open == length => 0,
             open => open,
@@ -1578,6 +1661,25 @@ fn found(within: &str, body: usize, close: &str, seen: &mut usize) -> End {
             *seen = within.len().saturating_sub(close.len());
             End::Open
         }
+    }
+}
+
+/// How long the element is that a text begins with, if a call may stand in it and it is on one line: 0 if not, and `None`
+/// if that takes more text.
+fn own_length(text: &str) -> Option<usize> {
+    let line = text.split('\n').next().unwrap_or_default();
+    let Some((tag, behind)) = line.split_once('>') else {
+        return (line.len() < text.len() || !text.starts_with('<')).then_some(0);
+    };
+    let word = tag.trim_start_matches('<').split([' ', '=']).next().unwrap_or_default();
+    match behind.trim_start().bytes().next() {
+        None if line.len() == text.len() => None,
+        Some(b'<' | b'{' | b'[') => {
+            let close = format!("</{word}>");
+            let end = behind.find(&close).map(|place| tag.len() + 1 + place + close.len());
+            end.or((line.len() < text.len()).then_some(0))
+        }
+        _ => Some(0),
     }
 }
 

@@ -542,3 +542,40 @@ fn a_value_without_an_end_ends_where_a_line_begins_with_the_next() {
         "",
     );
 }
+
+#[test]
+fn reasoning_that_is_mentioned_is_text() {
+    for text in [
+        "See [Thinking](https://docs.rs) for details. The answer is 42.",
+        "[Thinking](https://docs.rs) is documented.",
+        "The parts are [Reasoning], and more.",
+        "Use the <analysis> element for it.\nThe answer is 42.",
+        "It writes its reasoning in \"<think>\" tags.\nThe answer is 42.",
+        "It ends its reasoning with \"</think>\" and then says 42.",
+        "It ends with </think> and then says 42.",
+        "An HTML comment begins with <!-- and has no end.",
+    ] {
+        check(text, &[], text);
+    }
+    let mem = "<tool_call><name>mem</name></tool_call>";
+    for text in [
+        "Use the <analysis> element.\n\n",
+        "It begins with <!-- and so I look.\n\n",
+        "{\"id\": 5, \"note\": \"open}\n",
+        "mem(it's open\n\n",
+        "Let`s go: ",
+        "I use `mem to look. ",
+    ] {
+        check(&format!("{text}{mem} and that`s it"), &["mem {}"], &format!("{text} and that`s it"));
+    }
+    check(
+        "I use `write. <tool_call><name>write</name><arguments>{\"c\": \"a `b` c\"}</arguments></tool_call>",
+        &["write {\"c\":\"a `b` c\"}"],
+        "I use `write.",
+    );
+    check(&format!("<!-- {mem}"), &[], &format!("<!-- {mem}"));
+    let many = "<analysis> ".repeat(20_000);
+    let begin = std::time::Instant::now();
+    assert_eq!(read([format!("Use {many}")]).1, format!("Use {}", many));
+    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+}
