@@ -21,19 +21,30 @@ impl Lead<'_> {
 
     /// Whether the words before a call say that it is not meant.
     pub(super) fn tells(&self) -> bool {
-        tells_of(&self.sentence(false))
+        let sentence = self.sentence(false);
+        !intends(&sentence) && (tells_of(&sentence) || self.is_under_a_heading())
+    }
+
+    /// Whether the line before it is the heading of an example.
+    fn is_under_a_heading(&self) -> bool {
+        let line = self.before.trim_end().rsplit('\n').next().unwrap_or_default();
+        let line = line.trim_matches(|c: char| !c.is_alphabetic()).to_lowercase();
+        line.split_whitespace().count() <= 3 && ["example", "예시"].iter().any(|word| line.starts_with(word))
     }
 
     /// Whether a call in a fence is meant, which may be any code.
     pub(super) fn is_meant_in_a_fence(&self) -> bool {
-        let (open, over) = (self.sentence(false), self.sentence(true));
-        !self.is_shown() && !tells_of(&open) && !explains(&over) && !supposes(&words(&over))
+        let over = self.sentence(true);
+        let is_open = intends(&self.sentence(false));
+        self.is_meant() && (is_open || !explains(&over) && !supposes(&words(&over)))
     }
 
     /// Whether a call stands in code, in a comment, a table or a quotation.
     pub(super) fn is_shown(&self) -> bool {
         let line = self.before.rsplit('\n').next().unwrap_or_default().trim_start();
-        self.indent >= 4 || self.is_quotation() || COMMENTS.iter().any(|sign| line.starts_with(sign))
+        let is_indented =
+            self.indent >= 4 && !(self.before.trim_end().ends_with(':') && intends(&self.sentence(false)));
+        is_indented || self.is_quotation() || COMMENTS.iter().any(|sign| line.starts_with(sign))
     }
 
     fn is_quotation(&self) -> bool {
@@ -86,7 +97,7 @@ impl Lead<'_> {
 /// What begins a comment, or the row of a table.
 const COMMENTS: [&str; 8] = ["<!--", "//", "/*", "{#", "# ", "-- ", "% ", "|"];
 /// What only an explanation says.
-const EXAMPLE: [&str; 19] = [
+const EXAMPLE: [&str; 26] = [
     "for example",
     "for instance",
     "e.g.",
@@ -103,12 +114,80 @@ const EXAMPLE: [&str; 19] = [
     "one writes",
     "you could",
     "you can ",
+    "must write",
+    "beispiel",
+    "por ejemplo",
+    "par exemple",
+    "例如",
+    "例：",
+    "例:",
     "예를 들",
     "예시",
     "않겠습니다",
 ];
 /// What an explanation says, and so does a model that means it.
 const MANNER: [&str; 8] = ["like this", "like so", "as follows", "this way", "syntax", "format", "template", "이렇게"];
+/// What only a report says of a call that is another's, or over.
+const REPORT: [&str; 19] = [
+    "ignore this",
+    "i previously",
+    "i already called",
+    "i already ran",
+    "earlier i wrote",
+    "you said:",
+    "you wrote:",
+    "user wrote",
+    "user said",
+    "previous assistant",
+    "previous agent",
+    "prompt injection",
+    "instruction was",
+    "told me to",
+    "asked me to",
+    "wanted this",
+    "있었습니다",
+    "다음과 같습니다",
+    "내용입니다",
+];
+/// How a clause begins that announces a call.
+const INTENT: [&str; 21] = [
+    "let me ",
+    "i'll ",
+    "i will ",
+    "i call ",
+    "i am calling ",
+    "i'm calling ",
+    "i'm going to ",
+    "i am going to ",
+    "i need to ",
+    "so i call ",
+    "so i'll ",
+    "so i will ",
+    "so let me ",
+    "now ",
+    "checking ",
+    "searching ",
+    "looking ",
+    "fetching ",
+    "finding ",
+    "opening ",
+    "reading ",
+];
+/// What is announced instead of a call.
+const SHOWING: [&str; 12] = [
+    "show",
+    "give",
+    "explain",
+    "illustrate",
+    "demonstrate",
+    "quote",
+    "describe",
+    "present",
+    "cite",
+    "write",
+    "answer",
+    "tell",
+];
 /// What says that a model speaks of itself.
 const FIRST: [&str; 9] =
     ["i will", "i'll", "i'm going to", "i am going to", "let me", "let's", "i need to", "i am calling", "i call "];
@@ -121,6 +200,8 @@ const SOURCES: [&str; 21] = [
     "page", "site", "website", "webpage", "document", "file", "email", "mail", "message", "article", "comment", "post",
     "readme", "content", "contents", "snippet", "text", "output", "log", "result", "attacker",
 ];
+/// What is said of a source by its last words.
+const SAID: [&str; 8] = ["was", "were", "had", "returned", "responded", "showed", "included", "wanted"];
 const SAYING: [&str; 19] = [
     "says",
     "said",
@@ -148,6 +229,19 @@ fn tells_of(sentence: &str) -> bool {
     let words = words(sentence);
     let mentions_a_tag = sentence.contains("`<") || sentence.contains("`[");
     explains(sentence) || mentions_a_tag || supposes(&words) || refuses(&words) || cites(sentence, &words)
+}
+
+/// Whether the last clause of a sentence announces a call: it outweighs what the rest says.
+fn intends(sentence: &str) -> bool {
+    let clause = sentence.rsplit([',', ';', '—', '\n']).find(|clause| !clause.trim().is_empty()).unwrap_or_default();
+    let clause = clause.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let words = words(clause);
+    let is_korean = clause.trim_end().trim_end_matches(':').ends_with("겠습니다")
+        && !["않겠습니다", "보여", "설명", "소개", "알려"].iter().any(|other| clause.contains(other));
+    let begins = INTENT.iter().any(|begin| clause.starts_with(begin))
+        || clause.starts_with("use ") && sentence.len() > clause.len() && !explains(sentence);
+    let denies = |word: &&str| matches!(*word, "not" | "never") || word.ends_with("n't") || SHOWING.contains(word);
+    is_korean || begins && !words.iter().any(denies) && !supposes(&self::words(sentence))
 }
 
 fn words(sentence: &str) -> Vec<&str> {
@@ -182,6 +276,16 @@ fn leads_to_a_verb(words: &[&str], begins: impl Fn(&str) -> bool) -> bool {
 fn cites(sentence: &str, words: &[&str]) -> bool {
     let is_own = |words: &[&str]| words.iter().any(|word| matches!(*word, "i" | "i'll" | "i'm" | "let" | "my"));
     let sources = || (0..words.len()).filter(|at| SOURCES.contains(&words[*at])).map(|at| &words[at + 1..]);
+    if REPORT.iter().any(|phrase| sentence.contains(phrase)) {
+        return true;
+    }
+    let is_over = |behind: &[&str]| {
+        let said = behind.iter().position(|word| SAID.contains(word));
+        said.is_some_and(|said| behind.len() <= said + 4) && !behind.contains(&"not") && !is_own(behind)
+    };
+    if sentence.trim_end().ends_with([':', '"']) && sources().any(is_over) {
+        return true;
+    }
     let is_said =
         sources().any(|behind| behind.len() <= 8 && behind.iter().any(|word| SAYING.contains(word)) && !is_own(behind));
     let Some(behind) = sources().next_back() else { return false };
@@ -228,6 +332,14 @@ mod tests {
             "You asked for \"the weather\", so I look: ",
             "A 5\" screen it is. Now I look: ",
             "The user asks for the weather, so I call the tool: ",
+            "Let me check the documentation:\n",
+            "Let me find an example of x:\n",
+            "I won't guess; I'll call search:\n",
+            "Never mind, use search:\n",
+            "This doesn't look right, so I call search:\n",
+            "예시를 찾아보겠습니다:\n",
+            "Searching for an example:\n",
+            "Now the file:\n",
         ] {
             assert!(lead(before).is_meant(), "{before}");
             assert!(lead(before).is_meant_in_a_fence(), "{before}");
@@ -251,11 +363,24 @@ mod tests {
             "The website contains the following text:\n",
             "Here is the content of the page:\n\n",
             "예시:\n",
+            "Let me show you an example:\n",
+            "I'll give an example:\n",
+            "For example, use search:\n",
+            "예시를 보여 드리겠습니다:\n",
+            "# Example\n\n",
+            "**Example 1**\n",
+            "The injected text was:\n",
+            "The web page had this hidden text:\n",
+            "Ignore this: ",
+            "I previously tried:\n",
+            "웹 페이지에는 다음과 같은 내용이 있었습니다:\n\n",
         ] {
             assert!(!lead(before).is_meant(), "{before}");
         }
         assert!(!lead("One would write it like this.\n\n").is_meant_in_a_fence());
         assert!(!Lead { indent: 4, ..lead("") }.is_meant());
+        assert!(!Lead { indent: 4, ..lead("It prints:\n\n    ") }.is_meant());
+        assert!(Lead { indent: 4, ..lead("Let me search:\n\n    ") }.is_meant());
         assert!(!Lead { is_quoted: true, ..lead("") }.is_meant());
     }
 }
