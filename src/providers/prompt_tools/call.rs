@@ -178,7 +178,11 @@ fn behind_marks(text: &str) -> &str {
 /// Reads calls that are written as code, `f(a=1)`.
 pub(super) fn code(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
     let calls = literal::calls(written)?;
-    Some(limited(calls.into_iter().map(|(name, arguments)| tools.judge(&name, &Value::Object(arguments).to_string()))))
+    Some(limited(calls.into_iter().map(|(name, arguments)| {
+        // The built-in tools of Llama are called as `f.call(…)`.
+        let plain = name.strip_suffix(".call").filter(|plain| !tools.contains(&name) && tools.contains(plain));
+        tools.judge(plain.unwrap_or(&name), &Value::Object(arguments).to_string())
+    })))
 }
 
 /// Reads `f{a:<escape>text<escape>}`.

@@ -230,8 +230,10 @@ pub(super) fn line_looks(text: &str, tools: &Toolset, is_whole: bool) -> Line {
     if let Some(behind) = text.strip_prefix(">>>") {
         return line.named(text.len() - behind.len(), true);
     }
+    const SEPARATOR: &str = "<｜tool▁sep｜>";
     match text.strip_prefix("function").filter(|_| !tools.contains("function")) {
-        Some("") if !is_whole => Line::Unclear,
+        Some(behind) if !is_whole && SEPARATOR.starts_with(behind) => Line::Unclear,
+        Some(behind) if behind.starts_with(SEPARATOR) => line.named(text.len() - behind.len() + SEPARATOR.len(), true),
         Some(behind)
             if behind.starts_with([' ', '\n'])
                 || tools.begins(behind.split(Reader::is_end).next().unwrap_or_default()) =>
@@ -269,11 +271,13 @@ impl Reader<'_> {
         if end == self.text.len() {
             let may_be = word.is_empty()
                 || self.tools.begins(name)
-                || self.tools.contains(name.split(':').next().unwrap_or_default());
+                || self.tools.contains(name.split([':', '.']).next().unwrap_or_default());
             return if may_be { self.open() } else { Line::Text };
         }
         if !self.tools.contains(name) {
-            return Line::Text;
+            // The built-in tools of Llama are called so.
+            let is_call = name.strip_suffix(".call").is_some_and(|name| self.tools.contains(name));
+            return if is_call && self.text[end..].starts_with('(') { Line::Code { body: end } } else { Line::Text };
         }
         let begin = at + (word.len() - word.strip_prefix("functions.").unwrap_or(word).len());
         let name = (begin, begin + name.len());
@@ -342,6 +346,9 @@ impl Reader<'_> {
         let unreadable = || if is_known { Line::Unreadable } else { Line::Text };
         if word.is_empty() {
             return Line::Text;
+        }
+        if is_known && rest[word.len()..].starts_with('(') {
+            return Line::Passed(at);
         }
         let Some(behind) = behind.strip_prefix('\n') else {
             return if behind.is_empty() && !self.is_whole { Line::Unclear } else { unreadable() };

@@ -703,7 +703,12 @@ impl Parser {
             Begins::Unclear if mark::may_begin(rest) || self.line_is_blank && self.tools.begins(&rest[1..]) => {
                 return None;
             }
-            _ => return Some(self.show(rest, 1, shown)),
+            _ => {
+                // A call that is cut in its first tag.
+                let is_cut = is_whole && self.ticks == 0 && rest.starts_with(CALL) && !rest.contains(['>', '\n']);
+                self.has_marker |= is_cut && self.leads_to_a_call();
+                return Some(self.show(rest, 1, shown));
+            }
         };
         if let ("s", Some(end), true) = (mark.word(), mark.end, mark.is_closing) {
             // It ends a turn, or text that is struck out.
@@ -733,6 +738,12 @@ impl Parser {
             (Kind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
             (Kind::Turn, Some(end)) => Some(end),
             (Kind::Stray, Some(end)) if self.has_calls() => Some(end),
+            (Kind::Stray, Some(end)) => {
+                // The end of a call whose beginning is lost.
+                let is_own = self.has_text && (self.line_is_blank || self.before.ends_with('>'));
+                self.has_marker |= is_own && is == Is::Meant && matches!(mark.word(), "tool_call" | "function");
+                Some(self.show(rest, end, shown))
+            }
             (Kind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
             (Kind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
             (Kind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
@@ -986,7 +997,10 @@ impl Parser {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(' | '<');
         let end = match head[begin.min(head.len())..].find(is_end) {
             Some(length) => begin + length,
-            None if is_whole || rest.len() >= LONGEST_HEAD => return Some(self.show(rest, 1, shown)),
+            None if is_whole || rest.len() >= LONGEST_HEAD => {
+                self.has_marker |= is == Is::Meant && self.tools.begins(&head[begin.min(head.len())..]);
+                return Some(self.show(rest, 1, shown));
+            }
             None => return None,
         };
         match function_looks(&head[end..], is_whole) {
@@ -1131,7 +1145,7 @@ impl Parser {
         };
         let word =
             behind.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '\\').next().unwrap_or_default();
-        let plain = word.replace('\\', "");
+        let plain = word.replace('\\', "").to_ascii_lowercase();
         if word.len() == behind.len()
             && !is_whole
             && word.len() < LONGEST
@@ -1145,6 +1159,10 @@ impl Parser {
         };
         let is = self.is_meant(rest, is_whole)?;
         if is == Is::InCode {
+            return Some(self.show(rest, 1, shown));
+        }
+        if word.contains(|c: char| c.is_ascii_uppercase()) {
+            self.has_marker |= is == Is::Meant;
             return Some(self.show(rest, 1, shown));
         }
         let close = if is_entity { entity } else { backslash };

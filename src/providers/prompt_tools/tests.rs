@@ -134,6 +134,10 @@ fn every_dialect_is_read() {
     check("I look.\n```\n{\"tool\": \"cpu\", \"args\": {\"core\": 1}}\n```\n", core, "I look.");
     check("{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}", core, "");
     check("<|python_tag|>{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}", core, "");
+    check("<|python_tag|>cpu.call(core=1)", core, "");
+    check("function<｜tool▁sep｜>cpu\n```json\n{\"core\": 1}\n```", core, "");
+    check("Action: cpu(core=1)", core, "");
+    check("<tool_call><name>cpu</name><arguments>{\"core\": 1}</arguments></tool\\_call>", core, "");
     check("{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}\n{\"name\": \"mem\", \"parameters\": {}}", both, "");
 }
 
@@ -286,6 +290,11 @@ fn the_mark_of_a_call_that_cannot_be_read_is_told() {
         "```tool_code\nx = cores()\n```",
         "Action: cpu[1]",
         "Action: cpu\nAction Input: one",
+        "<name>cpu</name>\n<arguments>{\"core\": 1}</arguments>\n</tool_call>",
+        "I look.\n</function>\n</tool_call>",
+        "I look. <tool_call",
+        "I look. <function=cp",
+        "&lt;TOOL_CALL&gt;{\"name\": \"cpu\"}&lt;/TOOL_CALL&gt;",
     ] {
         check(
             text,
