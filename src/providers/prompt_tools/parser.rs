@@ -91,8 +91,10 @@ pub struct Parser {
     /// How much was shown, and how much of it turned out to be reasoning, in bytes.
     shown: usize,
     reasoned: usize,
-    /// How many times an end was looked for that there is not.
-    unclosed: usize,
+    /// The ends that were looked for in the whole text and are not there.
+    unclosed: Vec<Closes>,
+    /// How many times the text was read again behind the beginning of JSON or code without an end.
+    reread: usize,
     /// Whether this reads the inside of a fence, where another one is nothing special.
     is_inside: bool,
     /// How much text a call may have, and all calls together, in bytes.
@@ -141,6 +143,17 @@ enum Closes {
     Untagged,
 }
 
+impl Closes {
+    /// Whether both are the same tag or text.
+    fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Tag(one), Self::Tag(two)) => one.word() == two.word(),
+            (Self::Text(one), Self::Text(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
 /// What a fence says that it holds.
 #[derive(Clone, Copy, PartialEq)]
 enum Holds {
@@ -182,8 +195,8 @@ struct Tentative {
     is_fenced: bool,
 }
 
-/// How many times in an answer the text is read again behind the beginning of something that has no end.
-const MOST_UNCLOSED: usize = 16;
+/// How many times in an answer the text is read again behind the beginning of JSON or code without an end.
+const MOST_REREAD: usize = 16;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
 /// The words of tags that are read when they are escaped, and how they close.
@@ -260,7 +273,8 @@ impl Parser {
             reasoning: String::new(),
             shown: 0,
             reasoned: 0,
-            unclosed: 0,
+            unclosed: Vec::new(),
+            reread: 0,
             is_inside: false,
             longest: LONGEST_CALL,
         }
@@ -685,18 +699,8 @@ impl Parser {
 
     /// A `<`.
     fn tag(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        const COMMENT: &str = "<!--";
         if rest.as_bytes().get(1).is_some_and(|byte| *byte == b'!') {
-            if self.ticks == 0 && rest.starts_with(COMMENT) {
-                let close = "-->";
-                if !self.is_closed(Closes::Text(close), COMMENT.len(), rest, is_whole)? {
-                    return Some(self.show(rest, COMMENT.len(), shown));
-                }
-                self.state = State::Until(close, Shown::Yes);
-                return Some(self.show(rest, COMMENT.len(), shown));
-            }
-            let may_be = self.ticks == 0 && COMMENT.starts_with(rest) && !is_whole;
-            return if may_be { None } else { Some(self.show(rest, 1, shown)) };
+            return self.comment(rest, is_whole, shown);
         }
         let mark = match Mark::read(rest, is_whole) {
             Begins::Mark(mark) => mark,
@@ -705,8 +709,8 @@ impl Parser {
             }
             _ => {
                 // A call that is cut in its first tag.
-                let is_cut = is_whole && self.ticks == 0 && rest.starts_with(CALL) && !rest.contains(['>', '\n']);
-                self.has_marker |= is_cut && self.leads_to_a_call();
+                let is_last = is_whole && self.ticks == 0 && rest.len() < LONGEST_HEAD && rest.starts_with(CALL);
+                self.has_marker |= is_last && !rest.contains(['>', '\n']) && self.leads_to_a_call();
                 return Some(self.show(rest, 1, shown));
             }
         };
@@ -731,6 +735,19 @@ impl Parser {
             return Some(self.show(rest, 1, shown));
         }
         self.ticks = 0;
+        self.marked(mark, kind, is, rest, is_whole, shown)
+    }
+
+    /// A tag that means something.
+    fn marked(
+        &mut self,
+        mark: Mark,
+        kind: Kind,
+        is: Is,
+        rest: &str,
+        is_whole: bool,
+        shown: &mut String,
+    ) -> Option<usize> {
         match (kind, mark.end) {
             (Kind::Function, _) => self.function(mark, is, rest, is_whole, shown),
             (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, is, rest, is_whole, shown),
@@ -750,6 +767,19 @@ impl Parser {
             (Kind::Channel, Some(end)) => self.channel(end, is, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
+    }
+
+    /// A `<!`. A comment without an end is none.
+    fn comment(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+        const COMMENT: (&str, &str) = ("<!--", "-->");
+        if self.ticks > 0 || !rest.starts_with(COMMENT.0) {
+            let may_be = self.ticks == 0 && COMMENT.0.starts_with(rest) && !is_whole;
+            return if may_be { None } else { Some(self.show(rest, 1, shown)) };
+        }
+        if self.is_closed(Closes::Text(COMMENT.1), COMMENT.0.len(), rest, is_whole)? {
+            self.state = State::Until(COMMENT.1, Shown::Yes);
+        }
+        Some(self.show(rest, COMMENT.0.len(), shown))
     }
 
     /// A tag that is none of calls: it may open or close an element that holds what others wrote, or reasoning.
@@ -814,7 +844,7 @@ impl Parser {
     /// Whether there is an end to what begins here; `None` if that takes more text. What is too long to be held back has
     /// one.
     fn is_closed(&mut self, closes: Closes, from: usize, rest: &str, is_whole: bool) -> Option<bool> {
-        if self.unclosed == MOST_UNCLOSED {
+        if self.unclosed.iter().any(|other| other.is_same(closes)) {
             return Some(false);
         }
         let within = &rest[..rest.floor_char_boundary(self.longest)];
@@ -833,8 +863,10 @@ impl Parser {
             }
         }
         self.seen = within.len();
-        self.unclosed += usize::from(is_whole && within.len() == rest.len());
-        if is_final { Some(within.len() < rest.len()) } else { None }
+        if is_final && within.len() == rest.len() {
+            self.unclosed.push(closes);
+        }
+        is_final.then_some(within.len() < rest.len())
     }
 
     fn think(&mut self, closes: Closes) {
@@ -946,13 +978,7 @@ impl Parser {
         let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
-            if is != Is::Meant {
-                self.pass_over(&rest[..end], is, shown);
-                return Some(end);
-            }
-            self.commit();
-            let arguments = call::attribute(tag, "arguments").unwrap_or_default();
-            self.add([self.tools.judge(&name, &arguments)]);
+            self.closed_in_itself(tag, &name, is, shown);
             return Some(end);
         }
         let is_final = is_whole || rest.len() - end >= LONGEST_HEAD;
@@ -987,6 +1013,19 @@ impl Parser {
             }
             Looks::Unclear if !is_final => None,
             _ => self.mention(rest, end, is_whole, shown),
+        }
+    }
+
+    /// `<tool_call name="f" arguments="{}"/>`
+    fn closed_in_itself(&mut self, tag: &str, name: &str, is: Is, shown: &mut String) {
+        let call = self.tools.judge(name, &call::attribute(tag, "arguments").unwrap_or_default());
+        match is {
+            Is::Meant => {
+                self.commit();
+                self.add([call]);
+            }
+            Is::Told => self.tell(tag, vec![call], shown),
+            _ => self.pass_over(tag, is, shown),
         }
     }
 
@@ -1248,30 +1287,9 @@ impl Parser {
         is_whole: bool,
         shown: &mut String,
     ) -> Option<usize> {
-        let State::Call { scan, .. } = &mut self.state else { return None };
-        let (within, is_long) = (&rest[..rest.floor_char_boundary(self.longest)], rest.len() > self.longest);
-        let is_end = is_whole && !is_long;
-        let end = match form {
-            Form::Tagged => scan.tagged(within, "</tool_call>", is_end),
-            Form::Function => scan.tagged(within, "</function>", is_end),
-            Form::Block(mark) => scan.block(within, mark.word(), is_end),
-            Form::Mistral | Form::Json | Form::Code | Form::Named(..) => scan.value(within),
-            Form::Element(named) => {
-                let close = format!("</{}>", &rest[1..named]);
-                found(within, body, &close, &mut self.seen)
-            }
-            Form::Escaped(close) => found(within, body, close, &mut self.seen),
-        };
-        let (end, next, is_closed) = match end {
-            End::Found { body, next } => (body, next, true),
-            End::Open if is_long || is_whole => (within.len(), within.len(), false),
-            End::Open => return None,
-        };
+        let is_long = rest.len() > self.longest;
+        let (end, next, is_closed) = self.delimited(form, body, rest, is_whole)?;
         let is_cut = is_long && !is_closed;
-        let next = match form {
-            Form::Named(_, Named::Fenced | Named::MarkedFenced) if is_closed => behind_fence(rest, next, is_whole)?,
-            _ => next,
-        };
         self.state = State::Text;
         if matches!(is, Is::Quoted | Is::InCode) {
             self.pass_over(&rest[..next], is, shown);
@@ -1301,6 +1319,34 @@ impl Parser {
         }
         self.add(calls);
         Some(next)
+    }
+
+    /// Where a call ends, where the text goes on, and whether the call has an end; `None` if that takes more text.
+    fn delimited(&mut self, form: Form, body: usize, rest: &str, is_whole: bool) -> Option<(usize, usize, bool)> {
+        let State::Call { scan, .. } = &mut self.state else { return None };
+        let (within, is_long) = (&rest[..rest.floor_char_boundary(self.longest)], rest.len() > self.longest);
+        let is_end = is_whole && !is_long;
+        let end = match form {
+            Form::Tagged => scan.tagged(within, "</tool_call>", is_end),
+            Form::Function => scan.tagged(within, "</function>", is_end),
+            Form::Block(mark) => scan.block(within, mark.word(), is_end),
+            Form::Mistral | Form::Json | Form::Code | Form::Named(..) => scan.value(within),
+            Form::Element(named) => {
+                let close = format!("</{}>", &rest[1..named]);
+                found(within, body, &close, &mut self.seen)
+            }
+            Form::Escaped(close) => found(within, body, close, &mut self.seen),
+        };
+        let (end, next, is_closed) = match end {
+            End::Found { body, next } => (body, next, true),
+            End::Open if is_long || is_whole => (within.len(), within.len(), false),
+            End::Open => return None,
+        };
+        let next = match form {
+            Form::Named(_, Named::Fenced | Named::MarkedFenced) if is_closed => behind_fence(rest, next, is_whole)?,
+            _ => next,
+        };
+        Some((end, next, is_closed))
     }
 
     /// Takes calls that are not meant by the words before them: they are told if no text follows.
@@ -1345,10 +1391,10 @@ impl Parser {
         };
         match calls {
             Some(calls) => self.try_on(written, calls, self.is_inside, shown),
-            None if is_closed || !is_read || self.unclosed == MOST_UNCLOSED => self.show(written, written.len(), shown),
+            None if is_closed || !is_read || self.reread == MOST_REREAD => self.show(written, written.len(), shown),
             None => {
                 // What has no end is not read on: there may be a call behind its line.
-                self.unclosed += 1;
+                self.reread += 1;
                 let line = written.find('\n').map_or(written.len(), |end| end + 1);
                 self.show(written, line, shown)
             }

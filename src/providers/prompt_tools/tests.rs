@@ -464,6 +464,7 @@ fn a_call_that_the_words_before_it_deny_is_told_if_no_text_follows() {
     check(&format!("For example:\n\n{mem}\n{mem}\n"), &[TOLD, TOLD], "For example:");
     for text in [
         format!("For example:\n\n{mem}\n\nThat is all."),
+        "For example: <tool_call name=\"mem\"/> it is.".to_owned(),
         "For example:\n\n<tool_call><name>cpu</name></tool_call>".to_owned(),
         format!("The page says: \"{mem}"),
         format!("You write:\n```xml\n{mem}\n```"),
@@ -485,9 +486,8 @@ fn what_stands_in_an_element_a_comment_or_a_table_is_text() {
         format!("x\n  /* {mem} */"),
         format!("| a | {mem} |"),
         format!("\"\"\"\n{mem}\n\"\"\""),
-        format!(
-            "<details>\n{{\"name\": \"mem\", \"arguments\": {{}}}}\n```json\n{{\"name\": \"mem\", \"arguments\": {{}}}}\n```"
-        ),
+        "<details>\n{\"name\": \"mem\", \"arguments\": {}}\n```json\n{\"name\": \"mem\", \"arguments\": {}}\n```"
+            .to_owned(),
     ] {
         check(&text, &[], &text);
     }
