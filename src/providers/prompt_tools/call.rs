@@ -586,7 +586,10 @@ impl<'a> Elements<'a> {
             let whole = std::mem::replace(&mut body, after);
             Some(match (&elements.name, elements.given()) {
                 (Some(name), Some(arguments)) => tools.judge(name, arguments),
-                _ => tools.unreadable("the second call in a tag has no name, or no <arguments>", whole),
+                _ => {
+                    let written = &whole[..whole.len() - after.len()];
+                    tools.unreadable("the second call in a tag has no name, or no <arguments>", written)
+                }
             })
         })
     }
@@ -594,15 +597,15 @@ impl<'a> Elements<'a> {
     /// Reads the elements of one call, and says where those of the next begin.
     fn read(body: &'a str) -> (Self, &'a str) {
         let mut elements = Self::default();
-        let mut rest = body;
+        let (mut rest, mut may_be_loose) = (body, true);
         loop {
             let object = labelled(rest);
-            if elements.loose.is_none()
-                && object.starts_with('{')
-                && let End::Found { body, .. } = Scan::from(0).value(object)
-            {
-                elements.loose = Some(&object[..body]);
-                rest = closed(&object[body..]);
+            if may_be_loose && object.starts_with('{') {
+                may_be_loose = false;
+                if let End::Found { body, .. } = Scan::from(0).value(object) {
+                    elements.loose = Some(&object[..body]);
+                    rest = closed(&object[body..]);
+                }
             }
             let Some(place) = rest.find('<') else {
                 elements.has_text |= rest.contains(char::is_alphanumeric);

@@ -34,8 +34,9 @@
 //! is the answer, without tags.
 //!
 //! Nothing runs that was not meant: a call in inline code, in a fence with anything else in it or text behind it, in a
-//! quotation, a comment, an indented block, or in reasoning; one that the sentence before it calls an example, refuses, or
-//! puts into the mouth of another. That judgement reads English and some Korean; it is a courtesy and no protection against
+//! quotation, a comment, a table, an indented block, an element such as `<example>` or `<tool_result>`, or in reasoning; one
+//! that the sentence before it calls an example, refuses, or puts into the mouth of another. If only that sentence speaks
+//! against a call, and the answer ends with it, the model is told why it was not carried out. That judgement reads English and some Korean; it is a courtesy and no protection against
 //! a text that was written to deceive.
 //!
 //! Reasoning in tags of its own, `<think>` and its kin in any brackets, is the [`Reply::reasoning`], and no part of the

@@ -9,11 +9,13 @@
 //! of a line that names a tool, and a fenced block that holds nothing but calls.
 //!
 //! **What is not**: anything within [reasoning](Parser::take_reasoning), within a comment, a quotation or code (inline,
-//! indented, or in a fence with anything else in it or text behind it), within a result that the model has made up; what
-//! the text before it says to be [an example](super::meant) or the words of another; a tag that is merely mentioned. After
-//! the first call a made-up result ends the answer: what follows is about something that never happened.
+//! indented, or in a fence with anything else in it or text behind it), within a result that the model has made up, or an
+//! element of examples or of others' words; what the text before it says to be [an example](super::meant) or the words of
+//! another; a tag that is merely mentioned. After the first call a made-up result ends the answer: what follows is about
+//! something that never happened.
 //!
-//! An answer without calls that holds the tag of one, and not as a mention, has one call that cannot be read.
+//! An answer without calls that holds the tag of one, and not as a mention, has one call that cannot be read. A call that
+//! only the words before it deny, and that nothing follows, is one that is not carried out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -647,11 +649,11 @@ impl Parser {
             return None;
         }
         let is_own = self.line_is_blank || self.before.trim_end().ends_with(':');
-        let is_meant = !self.is_in_element() && self.listed.is_none() && self.lead().is_meant();
+        let is_meant = || !self.is_in_element() && self.listed.is_none() && self.lead().is_meant();
         let follows = rest[tag..].bytes().next();
         let is_glued = follows
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
-        self.has_marker |= (is_own || is_glued) && self.ticks == 0 && is_meant;
+        self.has_marker = self.has_marker || (is_own || is_glued) && self.ticks == 0 && is_meant();
         Some(self.show(rest, 1, shown))
     }
 
@@ -694,7 +696,8 @@ impl Parser {
     }
 
     fn has_calls(&self) -> bool {
-        !self.calls.is_empty() || self.tentative.is_some()
+        let may_run = |tentative: &Tentative| tentative.calls.len() > tentative.malformed;
+        !self.calls.is_empty() || self.tentative.as_ref().is_some_and(may_run)
     }
 
     /// A `<`.
@@ -730,27 +733,18 @@ impl Parser {
             }
             None => return Some(self.other(mark, rest, shown)),
         };
-        let is = self.is_meant(rest, is_whole)?;
-        if is == Is::InCode {
+        if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
             return Some(self.show(rest, 1, shown));
         }
         self.ticks = 0;
-        self.marked(mark, kind, is, rest, is_whole, shown)
+        self.marked(mark, kind, rest, is_whole, shown)
     }
 
     /// A tag that means something.
-    fn marked(
-        &mut self,
-        mark: Mark,
-        kind: Kind,
-        is: Is,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    fn marked(&mut self, mark: Mark, kind: Kind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         match (kind, mark.end) {
-            (Kind::Function, _) => self.function(mark, is, rest, is_whole, shown),
-            (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, is, rest, is_whole, shown),
+            (Kind::Function, _) => self.function(mark, rest, is_whole, shown),
+            (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, rest, is_whole, shown),
             (Kind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
             (Kind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
             (Kind::Turn, Some(end)) => Some(end),
@@ -758,13 +752,14 @@ impl Parser {
             (Kind::Stray, Some(end)) => {
                 // The end of a call whose beginning is lost.
                 let is_own = self.has_text && (self.line_is_blank || self.before.ends_with('>'));
-                self.has_marker |= is_own && is == Is::Meant && matches!(mark.word(), "tool_call" | "function");
+                let is_lost = is_own && matches!(mark.word(), "tool_call" | "function");
+                self.has_marker = self.has_marker || is_lost && self.leads_to_a_call();
                 Some(self.show(rest, end, shown))
             }
             (Kind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
             (Kind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
             (Kind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
-            (Kind::Channel, Some(end)) => self.channel(end, is, rest, is_whole, shown),
+            (Kind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
     }
@@ -928,7 +923,7 @@ impl Parser {
     }
 
     /// The head of a message of GPT-OSS: reasoning, a call, or text. Or a channel of Gemma.
-    fn channel(&mut self, end: usize, is: Is, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn channel(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         const MESSAGE: &str = "<|message|>";
         const THOUGHT: &str = "<|channel>thought";
         if rest.starts_with(THOUGHT) {
@@ -950,10 +945,10 @@ impl Parser {
             let inside = rest[body..].trim_start();
             let body = rest.len() - inside.len();
             return match inside.bytes().next() {
-                Some(b'{') => self.begin(Form::Named(name, Named::Marked), body, Scan::from(body), is),
+                Some(b'{') => self.begin(Form::Named(name, Named::Marked), body, Scan::from(body), self.verdict()),
                 None if !is_whole && rest.len() < 2 * LONGEST_HEAD => None,
                 _ => {
-                    self.has_marker |= is == Is::Meant;
+                    self.has_marker |= self.leads_to_a_call();
                     Some(body)
                 }
             };
@@ -966,19 +961,11 @@ impl Parser {
     }
 
     /// An opening tag of calls: it is one if what follows looks like one, and else merely mentioned.
-    fn opening(
-        &mut self,
-        mark: Mark,
-        kind: Kind,
-        is: Is,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    fn opening(&mut self, mark: Mark, kind: Kind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
-            self.closed_in_itself(tag, &name, is, shown);
+            self.closed_in_itself(tag, &name, self.verdict(), shown);
             return Some(end);
         }
         let is_final = is_whole || rest.len() - end >= LONGEST_HEAD;
@@ -987,7 +974,7 @@ impl Parser {
         }
         // A tag around the tags of calls. What the taught tag holds is a call.
         let is_around = kind == Kind::Wrapper || rest[1..mark.named].contains(':');
-        if kind != Kind::Block && inside.starts_with('<') && is == Is::Meant {
+        if kind != Kind::Block && inside.starts_with('<') && self.leads_to_a_call() {
             match Mark::read(inside, is_final) {
                 Begins::Unclear if mark::may_begin(inside) => return None,
                 Begins::Mark(inner) if is_opening(&inner) && (is_around || inner.kind() == Some(Kind::Call)) => {
@@ -1009,7 +996,7 @@ impl Parser {
                 let scan = Scan::from(end).of_json(is_json);
                 let scan = if is_json { scan } else { scan.of_code() };
                 let scan = if is_plain { Scan::from(end) } else { scan };
-                self.begin(form, end, scan, is)
+                self.begin(form, end, scan, self.verdict())
             }
             Looks::Unclear if !is_final => None,
             _ => self.mention(rest, end, is_whole, shown),
@@ -1030,14 +1017,15 @@ impl Parser {
     }
 
     /// `<function=…`
-    fn function(&mut self, mark: Mark, is: Is, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn function(&mut self, mark: Mark, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let head = head(rest);
         let begin = mark.named + 1;
         let is_end = |c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(' | '<');
         let end = match head[begin.min(head.len())..].find(is_end) {
             Some(length) => begin + length,
             None if is_whole || rest.len() >= LONGEST_HEAD => {
-                self.has_marker |= is == Is::Meant && self.tools.begins(&head[begin.min(head.len())..]);
+                let is_cut = self.tools.begins(&head[begin.min(head.len())..]);
+                self.has_marker = self.has_marker || is_cut && self.leads_to_a_call();
                 return Some(self.show(rest, 1, shown));
             }
             None => return None,
@@ -1045,7 +1033,7 @@ impl Parser {
         match function_looks(&head[end..], is_whole) {
             Looks::LikeACall if !rest[..end].ends_with('=') => {
                 let body = if rest[end..].starts_with('>') { end + 1 } else { end };
-                self.begin(Form::Function, body, Scan::from(body), is)
+                self.begin(Form::Function, body, Scan::from(body), self.verdict())
             }
             Looks::Unclear if !is_whole && rest.len() < LONGEST_HEAD => None,
             _ => self.mention(rest, end + usize::from(rest[end..].starts_with('>')), is_whole, shown),

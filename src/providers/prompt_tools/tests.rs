@@ -588,3 +588,27 @@ fn reasoning_that_is_mentioned_is_text() {
     assert_eq!(read([format!("Use {many}")]).1, format!("Use {}", many));
     assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
 }
+
+#[test]
+fn reasoning_in_an_element_a_fence_or_brackets_of_its_own_runs_nothing() {
+    let mem = "<tool_call><name>mem</name></tool_call>";
+    check(&format!("<details type=\"reasoning\">\n{mem}\n</details>\nNo."), &[], "No.");
+    check(&format!("【思考】{mem}【/思考】No."), &[], "No.");
+    let fence = format!("```thinking\n{mem}\n```");
+    check(&fence, &[], &fence);
+}
+
+#[test]
+fn a_value_of_any_name_has_the_type_that_the_schema_gives_all() {
+    let parameters = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let maps = ToolSpec { name: "maps".into(), description: "".into(), parameters };
+    let calls = parse("<function=maps>\n<parameter=x>\n123\n</parameter>\n</function>", &[maps]).calls;
+    assert_eq!((&*calls[0].arguments, &calls[0].malformed), ("{\"x\":\"123\"}", &None));
+}
+
+#[test]
+fn an_example_with_its_result_is_text() {
+    let text =
+        "For example:\n<tool_call><name>mem</name></tool_call>\n<tool_result name='mem'>60%</tool_result>\nSo it is.";
+    check(text, &[], text);
+}

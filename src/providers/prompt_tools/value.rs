@@ -132,6 +132,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn a_property_is_found_where_the_schema_has_it() {
+        let id = json!({"type": "string"});
+        let of = |id: &Value| json!({"type": "object", "properties": {"id": id}});
+        for root in [
+            of(&id),
+            json!({"$ref": "#/$defs/A", "$defs": {"A": of(&id)}}),
+            json!({"allOf": [{"type": "object"}, of(&id)]}),
+            json!({"anyOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": of(&id)}}),
+        ] {
+            assert_eq!(property(&root, "id"), Some(&id), "{root}");
+            assert_eq!(property(&root, "no"), None);
+        }
+        let circle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}});
+        assert_eq!(property(&circle, "id"), None);
+    }
+
+    #[test]
     fn a_value_is_what_the_schema_says() {
         let nullable = json!({"type": ["string", "null"]});
         let any_of = json!({"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]});
