@@ -70,7 +70,7 @@ pub(super) fn function_looks(inside: &str, is_whole: bool) -> Looks {
         return if (inside.is_empty() || inside == "(") && !is_whole { Looks::Unclear } else { Looks::LikeText };
     };
     let inside = inside.trim_start();
-    let tags = ["{", "<parameter", "</function>", "```", "\"", "</tool_call>"];
+    let tags = ["{", "<parameter", "<PARAMETER", "</function>", "```", "\"", "</tool_call>"];
     match tags.into_iter().any(|tag| inside.starts_with(tag)) {
         true => Looks::LikeACall,
         false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Looks::Unclear,

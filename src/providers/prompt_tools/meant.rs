@@ -97,7 +97,7 @@ impl Lead<'_> {
 /// What begins a comment, or the row of a table.
 const COMMENTS: [&str; 8] = ["<!--", "//", "/*", "{#", "# ", "-- ", "% ", "|"];
 /// What only an explanation says.
-const EXAMPLE: [&str; 26] = [
+const EXAMPLE: [&str; 29] = [
     "for example",
     "for instance",
     "e.g.",
@@ -115,6 +115,9 @@ const EXAMPLE: [&str; 26] = [
     "you could",
     "you can ",
     "must write",
+    "tool form",
+    "the form is",
+    "the form of a",
     "beispiel",
     "por ejemplo",
     "par exemple",
@@ -368,6 +371,7 @@ mod tests {
             "For example, use search:\n",
             "예시를 보여 드리겠습니다:\n",
             "# Example\n\n",
+            "This is the form of a call:\n",
             "**Example 1**\n",
             "The injected text was:\n",
             "The web page had this hidden text:\n",

@@ -184,7 +184,7 @@ enum Form {
     Named((usize, usize), Named),
     /// An element with the name of a tool, which ends at this place.
     Element(usize),
-    /// Tags that are written with entities or backslashes, and how the last one is.
+    /// Tags that are written with entities, with backslashes or in upper case, and how the last one is.
     Escaped(&'static str),
 }
 
@@ -208,6 +208,13 @@ const ESCAPED: [(&str, &str, &str); 5] = [
     ("function_call", "&lt;/function_call&gt;", "\\</function_call\\>"),
     ("function_calls", "&lt;/function_calls&gt;", "\\</function_calls\\>"),
     ("invoke", "&lt;/invoke&gt;", "\\</invoke\\>"),
+];
+/// The tags of `<function=…>` in upper case, and as they are read.
+const UPPER: [(&str, &str); 4] = [
+    ("<FUNCTION=", "<function="),
+    ("</FUNCTION>", "</function>"),
+    ("<PARAMETER=", "<parameter="),
+    ("</PARAMETER>", "</parameter>"),
 ];
 /// Brackets around reasoning, in lower case.
 const BRACKETS: [(&str, &str); 7] = [
@@ -1033,7 +1040,8 @@ impl Parser {
         match function_looks(&head[end..], is_whole) {
             Looks::LikeACall if !rest[..end].ends_with('=') => {
                 let body = if rest[end..].starts_with('>') { end + 1 } else { end };
-                self.begin(Form::Function, body, Scan::from(body), self.verdict())
+                let form = if rest.starts_with("<FUNCTION=") { Form::Escaped(UPPER[1].0) } else { Form::Function };
+                self.begin(form, body, Scan::from(body), self.verdict())
             }
             Looks::Unclear if !is_whole && rest.len() < LONGEST_HEAD => None,
             _ => self.mention(rest, end + usize::from(rest[end..].starts_with('>')), is_whole, shown),
@@ -1410,9 +1418,10 @@ impl Parser {
                 }]
             }
             Form::Escaped(_) => {
-                let plain = match whole.starts_with('&') {
-                    true => without_entities(whole),
-                    false => whole.replace("\\<", "<").replace("\\>", ">").replace("\\_", "_"),
+                let plain = match whole.as_bytes()[0] {
+                    b'&' => without_entities(whole),
+                    b'<' => UPPER.iter().fold(whole.to_owned(), |text, (upper, lower)| text.replace(upper, lower)),
+                    _ => whole.replace("\\<", "<").replace("\\>", ">").replace("\\_", "_"),
                 };
                 self.inside().read(&plain).calls
             }

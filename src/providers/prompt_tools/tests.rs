@@ -137,6 +137,7 @@ fn every_dialect_is_read() {
     check("<|python_tag|>cpu.call(core=1)", core, "");
     check("function<｜tool▁sep｜>cpu\n```json\n{\"core\": 1}\n```", core, "");
     check("Action: cpu(core=1)", core, "");
+    check("<FUNCTION=cpu>\n<PARAMETER=core>\n1\n</PARAMETER>\n</FUNCTION>", core, "");
     check("<tool_call><name>cpu</name><arguments>{\"core\": 1}</arguments></tool\\_call>", core, "");
     check("{\"name\": \"cpu\", \"parameters\": {\"core\": 1}}\n{\"name\": \"mem\", \"parameters\": {}}", both, "");
 }
