@@ -374,20 +374,17 @@ fn escaped_tags_in_escaped_tags_are_read_to_one_depth() {
     let backslashes: String = (1..400).map(|deep| format!("{0}<tool_call{0}> ", "\\".repeat(deep))).collect();
     let entity = |deep: usize| format!("&{}lt;tool_call&{0}gt; ", "amp;".repeat(deep));
     let entities: String = (0..400).map(entity).collect();
-    for text in [backslashes, entities] {
-        assert!(read([&text]).0.iter().all(|call| call.contains('!')));
-    }
+    let reads = move || [backslashes, entities].iter().all(|text| read([text]).0.iter().all(|call| call.contains('!')));
+    let small = std::thread::Builder::new().stack_size(512 << 10).spawn(reads).unwrap();
+    assert!(small.join().unwrap());
 }
 
 #[test]
 fn parameters_without_an_end_take_linear_time() {
-    let text = format!(
-        "<function=write>\n<parameter=c>{}</parameter></function>",
-        "<parameter=".repeat(LONGEST / "<parameter=".len() - 10)
-    );
+    let text = format!("<function=write>\n<parameter=c>{}</parameter></function>", "<parameter=".repeat(400_000));
     let begin = std::time::Instant::now();
-    assert_eq!(read([&text]).0.len(), 1);
-    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+    assert_eq!(parse(&text, &tools()).calls.len(), 1);
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 
 #[test]
