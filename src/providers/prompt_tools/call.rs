@@ -1,19 +1,19 @@
 //! A tool call's text, read: what it names, and its arguments as they are written. Each form that models write is read
-//! by one function here; whether the call can be carried out is judged by the [`Toolset`].
+//! by one function here; whether the call can be carried out is decided by the [`OfferedTools`].
 
 use std::slice;
 
 use serde_json::{Deserializer, Map, Value};
 
 use super::literal;
-use super::mark::{Begins, Kind, Mark};
+use super::mark::{Begins, Mark, TagKind};
+use super::offered_tools::{OfferedTools, escaped, plain_name, without_entities};
 use super::scan::{End, Scan};
-use super::toolset::{Toolset, escaped, plain_name, without_entities};
 use super::value::{property, typed};
 use crate::tool_call::ToolCall;
 
 /// How many calls of one answer are told to be malformed. What follows them is not read.
-pub(super) const MOST_MALFORMED: usize = 32;
+pub(super) const MAX_MALFORMED: usize = 32;
 /// The keys by which JSON names a tool.
 const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"];
 /// The keys under which JSON has the arguments.
@@ -55,14 +55,14 @@ const NAME_TAGS: [&str; 3] = ["name", "tool_name", "tool"];
 /// The elements that hold the arguments.
 const ARGUMENT_TAGS: [&str; 4] = ["arguments", "parameters", "args", "input"];
 /// The longest name of a parameter in a tag of its own, in bytes.
-const LONGEST_KEY: usize = 128;
+const MAX_KEY: usize = 128;
 
 /// Reads what stands between `<tool_call …>` and its end. `named` is the name in the tag itself, if there is one.
 /// `is_closed` says whether there was an end.
-pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &Toolset) -> Vec<ToolCall> {
+pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &OfferedTools) -> Vec<ToolCall> {
     let body = unwrapped(body);
     if let Some(name) = named.filter(|_| body.is_empty() || body.starts_with(['{', '['])) {
-        return vec![tools.judge(name, body)];
+        return vec![tools.validate(name, body)];
     }
     if body.starts_with(['{', '[']) {
         return json(body, tools);
@@ -86,14 +86,14 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &T
     let name = elements.name.as_deref().or(named).or_else(|| Some(bare).filter(|bare| tools.contains(bare)));
     let rest = body.strip_prefix(bare).unwrap_or_default().trim();
     let call = match (name, elements.given()) {
-        (Some(name), Some(arguments)) => tools.judge(name, arguments),
+        (Some(name), Some(arguments)) => tools.validate(name, arguments),
         (Some(name), None) if bare == name && !rest.is_empty() => {
-            tools.judge(name, &parameters(unwrapped(rest), name, is_closed, tools))
+            tools.validate(name, &parameters(unwrapped(rest), name, is_closed, tools))
         }
         (Some(name), None) if elements.has_others || elements.has_text && bare != name => {
             ToolCall { name: name.into(), ..tools.unreadable("the call has no <arguments>", body) }
         }
-        (Some(name), None) => tools.judge(name, ""),
+        (Some(name), None) => tools.validate(name, ""),
         (None, _) => tools.unreadable("the call names no tool", body),
     };
     match after.is_empty() {
@@ -104,7 +104,7 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &T
 
 /// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each. The `>` may stand
 /// behind the JSON.
-pub(super) fn function(written: &str, is_closed: bool, tools: &Toolset) -> ToolCall {
+pub(super) fn function(written: &str, is_closed: bool, tools: &OfferedTools) -> ToolCall {
     let end = written.find(|c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(')).unwrap_or(written.len());
     let (name, body) = written.split_at(end);
     let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
@@ -118,19 +118,19 @@ pub(super) fn function(written: &str, is_closed: bool, tools: &Toolset) -> ToolC
     };
     let body = unwrapped(body);
     match body.is_empty() || body.starts_with(['{', '[', '"']) {
-        true => tools.judge(&name, body),
-        false => tools.judge(&name, &parameters(body, &name, is_closed, tools)),
+        true => tools.validate(&name, body),
+        false => tools.validate(&name, &parameters(body, &name, is_closed, tools)),
     }
 }
 
 /// Reads what a block of calls holds that is not the taught one: JSON, code, elements, or a name with arguments behind it.
 /// `mark` is the tag that opens it.
-pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &Toolset) -> Vec<ToolCall> {
+pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &OfferedTools) -> Vec<ToolCall> {
     if let Some(name) = attribute(tag, "name") {
         let body = unwrapped(body);
         return vec![match body.is_empty() || body.starts_with('{') {
-            true => tools.judge(&name, body),
-            false => tools.judge(&name, &parameters(body, &name, is_closed, tools)),
+            true => tools.validate(&name, body),
+            false => tools.validate(&name, &parameters(body, &name, is_closed, tools)),
         }];
     }
     let body = behind_marks(body);
@@ -155,8 +155,8 @@ pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &Toolset) -> 
         Some((name, rest)) => {
             let rest = unwrapped(rest);
             vec![match rest.is_empty() || rest.starts_with('{') {
-                true => tools.judge(name, rest),
-                false => tools.judge(name, &parameters(rest, name, is_closed, tools)),
+                true => tools.validate(name, rest),
+                false => tools.validate(name, &parameters(rest, name, is_closed, tools)),
             }]
         }
         None => tagged(body, None, is_closed, tools),
@@ -168,7 +168,7 @@ fn behind_marks(text: &str) -> &str {
     let text = text.trim_start();
     let rest = text.strip_prefix("function").filter(|rest| rest.contains("invoke")).unwrap_or(text);
     match Mark::read(rest, true) {
-        Begins::Mark(mark) if mark.kind() == Some(Kind::Stray) && !mark.is_closing => {
+        Begins::Mark(mark) if mark.kind() == Some(TagKind::Stray) && !mark.is_closing => {
             mark.end.map_or(text, |end| rest[end..].trim_start())
         }
         _ => text,
@@ -176,21 +176,21 @@ fn behind_marks(text: &str) -> &str {
 }
 
 /// Reads calls that are written as code, `f(a=1)`.
-pub(super) fn code(written: &str, tools: &Toolset) -> Option<Vec<ToolCall>> {
+pub(super) fn code(written: &str, tools: &OfferedTools) -> Option<Vec<ToolCall>> {
     let calls = literal::calls(written)?;
     Some(limited(calls.into_iter().map(|(name, arguments)| {
         // The built-in tools of Llama are called as `f.call(…)`.
         let plain = name.strip_suffix(".call").filter(|plain| !tools.contains(&name) && tools.contains(plain));
-        tools.judge(plain.unwrap_or(&name), &Value::Object(arguments).to_string())
+        tools.validate(plain.unwrap_or(&name), &Value::Object(arguments).to_string())
     })))
 }
 
 /// Reads `f{a:<escape>text<escape>}`.
-fn bare_keys(written: &str, tools: &Toolset) -> ToolCall {
+fn bare_keys(written: &str, tools: &OfferedTools) -> ToolCall {
     let (name, arguments) = written.split_at(written.find('{').unwrap_or(written.len()));
     match literal::object(arguments) {
-        Some(object) => tools.judge(name.trim(), &Value::Object(object).to_string()),
-        None if arguments.is_empty() => tools.judge(name.trim(), ""),
+        Some(object) => tools.validate(name.trim(), &Value::Object(object).to_string()),
+        None if arguments.is_empty() => tools.validate(name.trim(), ""),
         None => ToolCall {
             name: name.trim().into(),
             ..tools.unreadable("the call has no arguments that can be read", written)
@@ -199,7 +199,7 @@ fn bare_keys(written: &str, tools: &Toolset) -> ToolCall {
 }
 
 /// Reads `name: f`, and `arguments: {…}` on the next line.
-fn lines(body: &str, tools: &Toolset) -> Option<ToolCall> {
+fn lines(body: &str, tools: &OfferedTools) -> Option<ToolCall> {
     let rest = body.strip_prefix("name:").or_else(|| body.strip_prefix("Name:"))?;
     let (name, rest) = rest.split_once('\n').unwrap_or((rest, ""));
     let name = name.trim().trim_end_matches(',').trim_matches(['"', '\'', '`']);
@@ -210,12 +210,12 @@ fn lines(body: &str, tools: &Toolset) -> Option<ToolCall> {
         }
         _ => rest,
     };
-    Some(tools.judge(name, arguments))
+    Some(tools.validate(name, arguments))
 }
 
 /// The name that stands before arguments, and the rest: `functions.f:0<|tool_call_argument_begin|>{…}` as Kimi writes it,
 /// `function<｜tool▁sep｜>f` and a fence as DeepSeek does, `f<arg_key>…` as GLM does.
-fn name_before<'a>(body: &'a str, tools: &Toolset) -> Option<(&'a str, &'a str)> {
+fn name_before<'a>(body: &'a str, tools: &OfferedTools) -> Option<(&'a str, &'a str)> {
     let mut rest = body.trim_start();
     let mut name = None;
     while !rest.is_empty() && !rest.starts_with(['{', '`']) {
@@ -243,7 +243,7 @@ fn name_before<'a>(body: &'a str, tools: &Toolset) -> Option<(&'a str, &'a str)>
 }
 
 /// Reads elements that are named by the arguments, `<location>Seoul</location>`, as Cline writes them.
-pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCall {
+pub(super) fn named_elements(body: &str, name: &str, tools: &OfferedTools) -> ToolCall {
     let root = tools.parameters(name).unwrap_or(&Value::Null);
     let mut arguments = Map::new();
     let mut rest = body.trim();
@@ -262,13 +262,13 @@ pub(super) fn named_elements(body: &str, name: &str, tools: &Toolset) -> ToolCal
         arguments.insert(key.to_owned(), typed(without_line_ends(value), schema_of(root, key), root));
         rest = after.trim_start();
     }
-    tools.judge(name, &Value::Object(arguments).to_string())
+    tools.validate(name, &Value::Object(arguments).to_string())
 }
 
 /// Reads JSON that stands for calls: objects, or arrays of such, one after the other.
-pub(super) fn json(written: &str, tools: &Toolset) -> Vec<ToolCall> {
+pub(super) fn json(written: &str, tools: &OfferedTools) -> Vec<ToolCall> {
     match values(written).or_else(|error| values(&escaped(written)).map_err(|_| error)) {
-        Ok(values) => limited(values.iter().flat_map(each).map(|call| call.judge(tools))),
+        Ok(values) => limited(values.iter().flat_map(each).map(|call| call.validate(tools))),
         Err(error) => {
             let call = tools.unreadable(&format!("the call is not valid JSON: {error}"), written);
             vec![ToolCall { name: name_in(written).unwrap_or_default().into(), ..call }]
@@ -282,7 +282,7 @@ fn limited(calls: impl Iterator<Item = ToolCall>) -> Vec<ToolCall> {
     for call in calls {
         malformed += usize::from(call.malformed.is_some());
         read.push(call);
-        if malformed == MOST_MALFORMED {
+        if malformed == MAX_MALFORMED {
             break;
         }
     }
@@ -318,7 +318,7 @@ pub(super) enum Bare {
 /// Reads JSON that nothing says to be calls. It is meant as such if every object names a tool that there is, and has
 /// arguments, or needs none. What names one and cannot be read, and what has the form of a call and stands
 /// [alone](Place::Alone), is a call that cannot be carried out. A description of a tool is none.
-pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
+pub(super) fn bare_json(written: &str, place: Place, tools: &OfferedTools) -> Bare {
     let parsed = serde_json::from_str(written.trim()).or_else(|_| serde_json::from_str(escaped(written).trim()));
     let Ok(value) = parsed else {
         return match name_in(written).filter(|name| tools.contains(name)) {
@@ -330,7 +330,7 @@ pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
     let is_described = |call: &Json| call.is_description();
     let is_meant = |call: &Json| match (call.name, call.arguments) {
         (Some(name), Some(_)) => tools.contains(name),
-        (Some(name), None) => tools.contains(name) && !call.has_others && tools.judge(name, "").malformed.is_none(),
+        (Some(name), None) => tools.contains(name) && !call.has_others && tools.validate(name, "").malformed.is_none(),
         (None, _) => false,
     };
     let is_like_one = |call: &Json| {
@@ -342,7 +342,7 @@ pub(super) fn bare_json(written: &str, place: Place, tools: &Toolset) -> Bare {
         return Bare::Text;
     }
     match calls.iter().all(is_meant) || place == Place::Alone && calls.iter().all(is_like_one) {
-        true => Bare::Calls(limited(calls.iter().map(|call| call.judge(tools)))),
+        true => Bare::Calls(limited(calls.iter().map(|call| call.validate(tools)))),
         false => Bare::Text,
     }
 }
@@ -416,20 +416,20 @@ impl<'a> Json<'a> {
         is_empty && self.has_more
     }
 
-    fn judge(&self, tools: &Toolset) -> ToolCall {
+    fn validate(&self, tools: &OfferedTools) -> ToolCall {
         match (self.name, self.arguments) {
             (Some(name), Some(_)) if self.is_loose() => {
                 let call = tools.unreadable("the call has keys beside its \"arguments\"", &self.whole.to_string());
                 ToolCall { name: name.into(), ..call }
             }
-            (Some(name), Some(Value::String(arguments))) => tools.judge(name, arguments),
-            (Some(name), Some(Value::Null)) => tools.judge(name, ""),
-            (Some(name), Some(arguments)) => tools.judge(name, &arguments.to_string()),
+            (Some(name), Some(Value::String(arguments))) => tools.validate(name, arguments),
+            (Some(name), Some(Value::Null)) => tools.validate(name, ""),
+            (Some(name), Some(arguments)) => tools.validate(name, &arguments.to_string()),
             (Some(name), None) if self.has_others => {
                 let call = tools.unreadable("the call has no \"arguments\"", &self.whole.to_string());
                 ToolCall { name: name.into(), ..call }
             }
-            (Some(name), None) => tools.judge(name, ""),
+            (Some(name), None) => tools.validate(name, ""),
             (None, _) => tools.unreadable("the call names no tool", &self.whole.to_string()),
         }
     }
@@ -437,7 +437,7 @@ impl<'a> Json<'a> {
 
 /// The arguments that are written as one element each, `<parameter=core>1</parameter>`, `<parameter name="core">1</parameter>`
 /// or `<arg_key>core</arg_key><arg_value>1</arg_value>`, as JSON; or JSON as it is. A value is what the tool's schema says.
-fn parameters(written: &str, name: &str, is_closed: bool, tools: &Toolset) -> String {
+fn parameters(written: &str, name: &str, is_closed: bool, tools: &OfferedTools) -> String {
     let root = tools.parameters(name).unwrap_or(&Value::Null);
     let mut arguments = Map::new();
     let mut rest = written;
@@ -498,13 +498,13 @@ impl<'a> Parameter<'a> {
         match (mark.word(), mark.end) {
             ("parameter", None) => {
                 let named = &text[mark.named + 1..];
-                let end = named[..named.floor_char_boundary(LONGEST_KEY)].find('>')?;
+                let end = named[..named.floor_char_boundary(MAX_KEY)].find('>')?;
                 Some((named[..end].trim().trim_matches('"').to_owned(), &named[end + 1..]))
             }
             ("parameter", Some(end)) => Some((attribute(&text[..end], "name")?, &text[end..])),
             ("arg_key", Some(end)) => {
                 let named = &text[end..];
-                let end = named[..named.floor_char_boundary(LONGEST_KEY)].find('<')?;
+                let end = named[..named.floor_char_boundary(MAX_KEY)].find('<')?;
                 Some((named[..end].trim().to_owned(), &named[end..]))
             }
             _ => None,
@@ -580,12 +580,12 @@ impl<'a> Elements<'a> {
     }
 
     /// The calls that follow a first one in the same tag.
-    fn all(mut body: &'a str, tools: &Toolset) -> impl Iterator<Item = ToolCall> {
+    fn all(mut body: &'a str, tools: &OfferedTools) -> impl Iterator<Item = ToolCall> {
         std::iter::from_fn(move || {
             let (elements, after) = Elements::read((!body.is_empty()).then_some(body)?);
             let whole = std::mem::replace(&mut body, after);
             Some(match (&elements.name, elements.given()) {
-                (Some(name), Some(arguments)) => tools.judge(name, arguments),
+                (Some(name), Some(arguments)) => tools.validate(name, arguments),
                 _ => {
                     let written = &whole[..whole.len() - after.len()];
                     tools.unreadable("the second call in a tag has no name, or no <arguments>", written)

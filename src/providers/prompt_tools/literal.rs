@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::toolset::plain_name;
+use super::offered_tools::plain_name;
 
 /// The deepest literal that is read.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The quotes of a text, the longest first. The last two are Gemma's.
 const QUOTES: [&str; 6] = ["\"\"\"", "'''", "\"", "'", "<|\"|>", "<escape>"];
 
@@ -36,7 +36,7 @@ pub(super) fn calls(code: &str) -> Option<Vec<(String, Map<String, Value>)>> {
 /// Reads an object with bare keys, `{location:<escape>Seoul<escape>, n: 5}`, as Gemma's models write it.
 pub(super) fn object(code: &str) -> Option<Map<String, Value>> {
     let mut code = Code { rest: code.trim() };
-    let object = code.object(DEEPEST)?;
+    let object = code.object(MAX_DEPTH)?;
     code.rest.trim().is_empty().then_some(object)
 }
 
@@ -82,13 +82,13 @@ impl<'a> Code<'a> {
         let name = name.strip_prefix("default_api.").unwrap_or(name).to_owned();
         let mut arguments = Map::new();
         if self.rest.starts_with('{') {
-            arguments = self.object(DEEPEST)?;
+            arguments = self.object(MAX_DEPTH)?;
             return self.close().then_some((name, arguments));
         }
         while !self.rest.trim_start().starts_with(')') {
             let key = self.name()?;
             self.take("=").then_some(())?;
-            let value = self.value(DEEPEST)?;
+            let value = self.value(MAX_DEPTH)?;
             arguments.insert(key.to_owned(), value).is_none().then_some(())?;
             if !self.take(",") {
                 break;

@@ -1,14 +1,14 @@
 //! What the beginning of a text looks like: a call, a mere mention, or not yet clear. Plain functions.
 
-use super::mark::{Begins, Kind, Mark};
-use super::toolset::{Toolset, plain_name};
+use super::mark::{Begins, Mark, TagKind};
+use super::offered_tools::{OfferedTools, plain_name};
 
 /// What may become a call, as far as it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Looks {
-    LikeACall,
-    LikeText,
-    Unclear,
+pub(super) enum Lookahead {
+    Call,
+    Text,
+    Incomplete,
 }
 
 /// How a tag of a call begins.
@@ -16,81 +16,83 @@ pub(super) const CALL: &str = "<tool_call";
 /// How Mistral's calls begin.
 pub(super) const MISTRAL: &str = "[TOOL_CALLS]";
 /// The longest opening tag, info string or space that is waited for, in bytes.
-pub(super) const LONGEST_HEAD: usize = 1024;
+pub(super) const MAX_HEAD: usize = 1024;
 /// The longest word that may name a call within a block.
-const LONGEST_WORD: usize = 80;
+const MAX_WORD: usize = 80;
 
 /// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, the name of a tool, or `name:`.
-pub(super) fn call_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
+pub(super) fn call_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     match inside.bytes().next() {
-        None => Looks::Unclear,
-        Some(b'{' | b'[') => Looks::LikeACall,
-        Some(b'`') if inside.starts_with("```") => Looks::LikeACall,
-        Some(b'`') if inside.len() < 3 && !is_whole => Looks::Unclear,
-        Some(b'<') if inside.len() == 1 && !is_whole => Looks::Unclear,
-        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) => Looks::LikeACall,
-        Some(_) if inside.starts_with("name:") || inside.starts_with("Name:") => Looks::LikeACall,
+        None => Lookahead::Incomplete,
+        Some(b'{' | b'[') => Lookahead::Call,
+        Some(b'`') if inside.starts_with("```") => Lookahead::Call,
+        Some(b'`') if inside.len() < 3 && !is_whole => Lookahead::Incomplete,
+        Some(b'<') if inside.len() == 1 && !is_whole => Lookahead::Incomplete,
+        Some(b'<') if inside[1..].starts_with(|c: char| c.is_ascii_alphabetic()) => Lookahead::Call,
+        Some(_) if inside.starts_with("name:") || inside.starts_with("Name:") => Lookahead::Call,
         Some(_) => {
             let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '{' | '(');
             let word = inside.split(is_end).next().unwrap_or_default();
             match tools.contains(word) && !word.is_empty() {
-                true if word.len() < inside.len() || is_whole => Looks::LikeACall,
-                _ if word.len() == inside.len() && word.len() <= 64 && !is_whole => Looks::Unclear,
-                _ => Looks::LikeText,
+                true if word.len() < inside.len() || is_whole => Lookahead::Call,
+                _ if word.len() == inside.len() && word.len() <= 64 && !is_whole => Lookahead::Incomplete,
+                _ => Lookahead::Text,
             }
         }
     }
 }
 
 /// Whether what follows another tag of calls is one: JSON, elements, a fence, code, or the name of a tool.
-pub(super) fn block_looks(inside: &str, tools: &Toolset, is_whole: bool) -> Looks {
+pub(super) fn block_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     let is_end = |c: char| !c.is_alphanumeric() && !"_-.:".contains(c);
     let word = inside.split(is_end).next().unwrap_or_default();
     let behind = &inside[word.len()..];
     match inside.bytes().next() {
-        None => Looks::Unclear,
-        Some(b'{' | b'[' | b'`') => Looks::LikeACall,
-        Some(b'<') if inside.len() == 1 && !is_whole => Looks::Unclear,
-        Some(b'<') if !inside[1..].starts_with([' ', '/']) => Looks::LikeACall,
-        _ if word.len() > LONGEST_WORD => Looks::LikeText,
-        _ if behind.is_empty() && !is_whole => Looks::Unclear,
-        _ if behind.starts_with('(') || word.starts_with("call:") => Looks::LikeACall,
-        _ if word == "function" && behind.starts_with('<') || tools.contains(plain_name(word)) => Looks::LikeACall,
-        _ => Looks::LikeText,
+        None => Lookahead::Incomplete,
+        Some(b'{' | b'[' | b'`') => Lookahead::Call,
+        Some(b'<') if inside.len() == 1 && !is_whole => Lookahead::Incomplete,
+        Some(b'<') if !inside[1..].starts_with([' ', '/']) => Lookahead::Call,
+        _ if word.len() > MAX_WORD => Lookahead::Text,
+        _ if behind.is_empty() && !is_whole => Lookahead::Incomplete,
+        _ if behind.starts_with('(') || word.starts_with("call:") => Lookahead::Call,
+        _ if word == "function" && behind.starts_with('<') || tools.contains(plain_name(word)) => Lookahead::Call,
+        _ => Lookahead::Text,
     }
 }
 
 /// Whether what follows the name in `<function=…` is a call, from the byte behind the name on.
-pub(super) fn function_looks(inside: &str, is_whole: bool) -> Looks {
+pub(super) fn function_looks(inside: &str, is_whole: bool) -> Lookahead {
     let inside = inside.trim_start();
     if inside.starts_with('{') || inside.starts_with("({") || inside.starts_with("()") {
-        return Looks::LikeACall;
+        return Lookahead::Call;
     }
     let Some(inside) = inside.strip_prefix('>') else {
-        return if (inside.is_empty() || inside == "(") && !is_whole { Looks::Unclear } else { Looks::LikeText };
+        return if (inside.is_empty() || inside == "(") && !is_whole { Lookahead::Incomplete } else { Lookahead::Text };
     };
     let inside = inside.trim_start();
     let tags = ["{", "<parameter", "<PARAMETER", "</function>", "```", "\"", "</tool_call>"];
     match tags.into_iter().any(|tag| inside.starts_with(tag)) {
-        true => Looks::LikeACall,
-        false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Looks::Unclear,
-        false => Looks::LikeText,
+        true => Lookahead::Call,
+        false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Lookahead::Incomplete,
+        false => Lookahead::Text,
     }
 }
 
 /// Where the JSON begins behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
-pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Looks> {
+pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Lookahead> {
     let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
     let mut at = MISTRAL.len();
     loop {
         at = text.len() - text[at..].trim_start_matches(is_name).len();
         let rest = &text[at..];
         match MARKERS.iter().find(|marker| rest.starts_with(**marker)) {
-            _ if at > LONGEST_HEAD => return Err(Looks::LikeText),
+            _ if at > MAX_HEAD => return Err(Lookahead::Text),
             Some(marker) => at += marker.len(),
-            None if !is_whole && MARKERS.iter().any(|marker| marker.starts_with(rest)) => return Err(Looks::Unclear),
+            None if !is_whole && MARKERS.iter().any(|marker| marker.starts_with(rest)) => {
+                return Err(Lookahead::Incomplete);
+            }
             None if rest.starts_with(['{', '[']) => return Ok(at),
-            None => return Err(Looks::LikeText),
+            None => return Err(Lookahead::Text),
         }
     }
 }
@@ -99,7 +101,7 @@ pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Loo
 const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
 
 /// Whether JSON begins as a call does: an object whose first key names a tool or its arguments, or an array of such.
-pub(super) fn json_looks(text: &str, is_whole: bool) -> Looks {
+pub(super) fn json_looks(text: &str, is_whole: bool) -> Lookahead {
     const KEYS: [&str; 19] = [
         "name",
         "tool",
@@ -126,25 +128,25 @@ pub(super) fn json_looks(text: &str, is_whole: bool) -> Looks {
     let word = key.and_then(|key| key.strip_prefix(['"', '\'']));
     let Some(word) = word else {
         let is_open = object.is_empty() || key == Some("");
-        return if is_open && !is_whole { Looks::Unclear } else { Looks::LikeText };
+        return if is_open && !is_whole { Lookahead::Incomplete } else { Lookahead::Text };
     };
     match word.find(['"', '\'']) {
-        Some(end) if KEYS.contains(&&word[..end]) => Looks::LikeACall,
-        None if !is_whole && KEYS.iter().any(|key| key.starts_with(word)) => Looks::Unclear,
-        _ => Looks::LikeText,
+        Some(end) if KEYS.contains(&&word[..end]) => Lookahead::Call,
+        None if !is_whole && KEYS.iter().any(|key| key.starts_with(word)) => Lookahead::Incomplete,
+        _ => Lookahead::Text,
     }
 }
 
 /// Whether a `[` begins calls that are written as code, `[f(a=1)]`.
-pub(super) fn code_looks(text: &str, tools: &Toolset, is_whole: bool) -> Looks {
+pub(super) fn code_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     let inside = text[1..].trim_start();
     let is_end = |c: char| !c.is_alphanumeric() && !"_-.".contains(c);
     let word = inside.split(is_end).next().unwrap_or_default();
     let behind = inside[word.len()..].trim_start();
     match () {
-        () if behind.is_empty() && !is_whole && (word.is_empty() || tools.begins(word)) => Looks::Unclear,
-        () if behind.starts_with('(') && tools.contains(word) => Looks::LikeACall,
-        () => Looks::LikeText,
+        () if behind.is_empty() && !is_whole && (word.is_empty() || tools.begins(word)) => Lookahead::Incomplete,
+        () if behind.starts_with('(') && tools.contains(word) => Lookahead::Call,
+        () => Lookahead::Text,
     }
 }
 
@@ -190,9 +192,9 @@ pub(super) enum Named {
 pub(super) const LEADS: &[u8] = b"A*faOc>\xE3";
 
 /// Reads what a line begins with.
-pub(super) fn line_looks(text: &str, tools: &Toolset, is_whole: bool) -> Line {
-    let is_whole = is_whole || text.len() >= LONGEST_HEAD;
-    let text = &text[..text.floor_char_boundary(LONGEST_HEAD)];
+pub(super) fn line_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Line {
+    let is_whole = is_whole || text.len() >= MAX_HEAD;
+    let text = &text[..text.floor_char_boundary(MAX_HEAD)];
     let line = Reader { text, tools, is_whole };
     let bold = text.trim_start_matches('*');
     let unclear = |words: &[&str], text: &str| !is_whole && words.iter().any(|word| word.starts_with(text));
@@ -249,7 +251,7 @@ pub(super) fn line_looks(text: &str, tools: &Toolset, is_whole: bool) -> Line {
 
 struct Reader<'a> {
     text: &'a str,
-    tools: &'a Toolset,
+    tools: &'a OfferedTools,
     is_whole: bool,
 }
 
@@ -394,7 +396,7 @@ impl Fence {
     pub(super) fn closes(self, line: &str) -> bool {
         let line = line.trim();
         let line = match line.find('<').map(|place| (place, Mark::read(&line[place..], true))) {
-            Some((place, Begins::Mark(mark))) if mark.kind() == Some(Kind::Turn) => line[..place].trim_end(),
+            Some((place, Begins::Mark(mark))) if mark.kind() == Some(TagKind::Turn) => line[..place].trim_end(),
             _ => line,
         };
         line.len() >= self.length && line.bytes().all(|byte| byte == self.mark)
@@ -404,6 +406,6 @@ impl Fence {
     pub(super) fn may_close(self, line: &str) -> bool {
         let line = line.trim();
         let line = line.split('<').next().filter(|marks| !marks.is_empty()).unwrap_or(line);
-        line.len() < LONGEST_HEAD && line.trim().bytes().all(|byte| byte == self.mark)
+        line.len() < MAX_HEAD && line.trim().bytes().all(|byte| byte == self.mark)
     }
 }

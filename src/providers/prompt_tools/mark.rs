@@ -3,7 +3,7 @@
 //! `<tool_call>`, `<TOOL_CALL>`, `</think>`, `<|tool_call_begin|>`, `<｜tool▁call▁begin｜>`, `<｜DSML｜invoke name="f">` and
 //! `<seed:think>` are one word each: lower case, `_` for what joins, and without what stands before a `:` or a bar.
 
-use super::looks::LONGEST_HEAD;
+use super::looks::MAX_HEAD;
 
 /// A tag at the beginning of a text.
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Mark {
     pub(super) is_closing: bool,
     /// Whether a bar stands before its word, and behind it.
     bars: (bool, bool),
-    word: [u8; LONGEST_WORD],
+    word: [u8; MAX_WORD],
     length: usize,
     /// Where its word ends in the text.
     pub(super) named: usize,
@@ -29,7 +29,7 @@ pub(super) enum Begins {
 
 /// What a tag stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TagKind {
     /// The taught tag.
     Call,
     /// `<function=…>`
@@ -53,9 +53,9 @@ pub(super) enum Kind {
     Channel,
 }
 
-const LONGEST_WORD: usize = 32;
+const MAX_WORD: usize = 32;
 /// The longest word in the text, with what stands before it.
-const LONGEST_SPELLING: usize = 64;
+const MAX_SPELLING: usize = 64;
 
 const REASONING: [&str; 15] = [
     "think",
@@ -106,11 +106,11 @@ const NAMESPACES: [&str; 11] =
 /// The words of tags within calls.
 const PARTS: [&str; 4] = ["parameter", "arg_key", "arg_value", "escape"];
 /// The words of tags, by what they stand for when they open.
-const OPENING: [(Kind, &[&str]); 11] = [
-    (Kind::Call, &["tool_call"]),
-    (Kind::Function, &["function"]),
+const OPENING: [(TagKind, &[&str]); 11] = [
+    (TagKind::Call, &["tool_call"]),
+    (TagKind::Function, &["function"]),
     (
-        Kind::Block,
+        TagKind::Block,
         &[
             "tool_call_begin",
             "tool_call_start",
@@ -125,7 +125,7 @@ const OPENING: [(Kind, &[&str]); 11] = [
         ],
     ),
     (
-        Kind::Wrapper,
+        TagKind::Wrapper,
         &[
             "tool_calls",
             "function_calls",
@@ -136,10 +136,10 @@ const OPENING: [(Kind, &[&str]); 11] = [
             "tool_calls_section_begin",
         ],
     ),
-    (Kind::Unread, &["tool_code", "call_tool", "execute_tool"]),
-    (Kind::Python, &["python_tag", "python_start"]),
+    (TagKind::Unread, &["tool_code", "call_tool", "execute_tool"]),
+    (TagKind::Python, &["python_tag", "python_start"]),
     (
-        Kind::Stray,
+        TagKind::Stray,
         &[
             "tool_call_end",
             "tool_calls_end",
@@ -154,7 +154,7 @@ const OPENING: [(Kind, &[&str]); 11] = [
         ],
     ),
     (
-        Kind::Turn,
+        TagKind::Turn,
         &[
             "im_end",
             "eot",
@@ -178,14 +178,14 @@ const OPENING: [(Kind, &[&str]); 11] = [
             "begin_of_sentence",
         ],
     ),
-    (Kind::Reasoning, &["start_thinking", "begin_of_thought", "unused94"]),
-    (Kind::ReasoningEnd, &["end_thinking", "end_of_thought", "unused95"]),
-    (Kind::Result, &["tool_result", "tool_response", "tool_results", "function_results", "tool_output"]),
+    (TagKind::Reasoning, &["start_thinking", "begin_of_thought", "unused94"]),
+    (TagKind::ReasoningEnd, &["end_thinking", "end_of_thought", "unused95"]),
+    (TagKind::Result, &["tool_result", "tool_response", "tool_results", "function_results", "tool_output"]),
 ];
 /// The words of tags that need bars around them to mean anything.
-const BARRED: [(Kind, &[&str]); 2] = [
-    (Kind::Channel, &["channel", "start"]),
-    (Kind::Turn, &["end", "return", "call", "observation", "user", "message"]),
+const BARRED: [(TagKind, &[&str]); 2] = [
+    (TagKind::Channel, &["channel", "start"]),
+    (TagKind::Turn, &["end", "return", "call", "observation", "user", "message"]),
 ];
 
 /// Whether what begins with `<` and this byte may be a tag, or a comment.
@@ -203,7 +203,7 @@ impl Mark {
         }
         let unclear = if is_whole { Begins::Text } else { Begins::Unclear };
         let mut mark =
-            Self { is_closing: false, bars: (false, false), word: [0; LONGEST_WORD], length: 0, named: 1, end: None };
+            Self { is_closing: false, bars: (false, false), word: [0; MAX_WORD], length: 0, named: 1, end: None };
         let Some(mut rest) = text.strip_prefix('<') else { return Begins::Text };
         for _ in 0..2 {
             if let Some(behind) = rest.strip_prefix('/') {
@@ -214,7 +214,7 @@ impl Mark {
         }
         loop {
             let mut chars = rest.chars();
-            if text.len() - rest.len() > LONGEST_SPELLING {
+            if text.len() - rest.len() > MAX_SPELLING {
                 return Begins::Text;
             }
             match chars.next() {
@@ -234,11 +234,11 @@ impl Mark {
         }
         mark.named = text.len() - rest.len();
         const LONGCAT: &[u8] = b"longcat_";
-        if mark.word.starts_with(LONGCAT) && mark.length <= LONGEST_WORD {
+        if mark.word.starts_with(LONGCAT) && mark.length <= MAX_WORD {
             mark.word.copy_within(LONGCAT.len().., 0);
             mark.length -= LONGCAT.len();
         }
-        if mark.length == 0 || mark.length > LONGEST_WORD {
+        if mark.length == 0 || mark.length > MAX_WORD {
             return Begins::Text;
         }
         if let Some(behind) = rest.strip_prefix(['|', '｜']) {
@@ -246,7 +246,7 @@ impl Mark {
         }
         match mark.ending(text, text.len() - rest.len(), is_whole) {
             Some(_) => Begins::Mark(mark),
-            None if rest.len() < LONGEST_HEAD && mark.length > 0 && !is_whole => unclear,
+            None if rest.len() < MAX_HEAD && mark.length > 0 && !is_whole => unclear,
             None => Begins::Text,
         }
     }
@@ -263,7 +263,7 @@ impl Mark {
             Some(b'\\') if rest.len() == 1 && !is_whole => return None,
             Some(b'\\') if rest.starts_with("\\>") => self.end = Some(from + 2),
             Some(byte) if byte.is_ascii_whitespace() => {
-                let head = &rest[..rest.floor_char_boundary(LONGEST_HEAD)];
+                let head = &rest[..rest.floor_char_boundary(MAX_HEAD)];
                 match head.bytes().position(|byte| matches!(byte, b'<' | b'>')) {
                     Some(place) if head.as_bytes()[place] == b'>' => self.end = Some(from + place + 1),
                     Some(_) => {
@@ -283,7 +283,7 @@ impl Mark {
     }
 
     fn is_namespace(&self) -> bool {
-        self.length <= LONGEST_WORD && NAMESPACES.contains(&self.word())
+        self.length <= MAX_WORD && NAMESPACES.contains(&self.word())
     }
 
     fn push(&mut self, byte: u8) {
@@ -294,7 +294,7 @@ impl Mark {
     }
 
     pub(super) fn word(&self) -> &str {
-        std::str::from_utf8(&self.word[..self.length.min(LONGEST_WORD)]).unwrap_or_default()
+        std::str::from_utf8(&self.word[..self.length.min(MAX_WORD)]).unwrap_or_default()
     }
 
     /// Whether it closes what a tag of this word opened: `</f>`, or `<f|>` as Gemma writes it, or the tag of an end.
@@ -329,22 +329,24 @@ impl Mark {
         self.kind().is_some() || PARTS.contains(&self.word())
     }
 
-    pub(super) fn kind(&self) -> Option<Kind> {
+    pub(super) fn kind(&self) -> Option<TagKind> {
         let word = self.word();
         let among =
-            |all: &[(Kind, &[&str])]| all.iter().find(|(_, words)| words.contains(&word)).map(|(kind, _)| *kind);
+            |all: &[(TagKind, &[&str])]| all.iter().find(|(_, words)| words.contains(&word)).map(|(kind, _)| *kind);
         if REASONING.contains(&word) {
-            return Some(if self.is_closing { Kind::ReasoningEnd } else { Kind::Reasoning });
+            return Some(if self.is_closing { TagKind::ReasoningEnd } else { TagKind::Reasoning });
         }
         let is_barred = self.bars.0 || self.bars.1;
         let kind = among(&OPENING).or_else(|| among(&BARRED).filter(|_| is_barred && !self.is_closing))?;
         match kind {
-            Kind::Function if self.is_closing => Some(Kind::Stray),
-            Kind::Function if self.end.is_some() => None,
-            _ if self.end.is_none() && !matches!(kind, Kind::Function) => None,
-            Kind::Call | Kind::Block | Kind::Wrapper | Kind::Unread if self.is_end() => Some(Kind::Stray),
-            Kind::Call if is_barred => Some(Kind::Block),
-            Kind::Result if self.is_end() => None,
+            TagKind::Function if self.is_closing => Some(TagKind::Stray),
+            TagKind::Function if self.end.is_some() => None,
+            _ if self.end.is_none() && !matches!(kind, TagKind::Function) => None,
+            TagKind::Call | TagKind::Block | TagKind::Wrapper | TagKind::Unread if self.is_end() => {
+                Some(TagKind::Stray)
+            }
+            TagKind::Call if is_barred => Some(TagKind::Block),
+            TagKind::Result if self.is_end() => None,
             kind => Some(kind),
         }
     }

@@ -1,7 +1,7 @@
 //! Whether a call is meant, by what stands before it: an example, a refusal and a quotation are not. Plain functions.
 
 /// How much of the text before a call is looked at, in bytes.
-pub(super) const LONGEST_LEAD: usize = 320;
+pub(super) const MAX_LEAD: usize = 320;
 
 /// What stands before a call.
 pub(super) struct Lead<'a> {

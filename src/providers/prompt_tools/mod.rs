@@ -51,21 +51,22 @@ mod literal;
 mod looks;
 mod mark;
 mod meant;
+mod offered_tools;
 mod parser;
 mod refusal;
 mod scan;
 mod template;
 #[cfg(test)]
 mod tests;
-mod toolset;
 mod transcript;
 mod value;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 pub use dialect::Dialect;
 pub use parser::Parser;
@@ -76,8 +77,8 @@ use crate::provider::ProviderError;
 use crate::provider::{Delta, DeltaSink, Observer, Provider, Request};
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::{ToolCall, ToolSpec};
+use offered_tools::OfferedTools;
 use refusal::refuses_tools;
-use toolset::Toolset;
 use transcript::Transcript;
 
 /// A provider that lets models use tools that cannot call functions.
@@ -111,7 +112,7 @@ pub struct PromptTools<P> {
 }
 
 struct Prepared {
-    tools: Arc<Toolset>,
+    tools: Arc<OfferedTools>,
     prompt: String,
 }
 
@@ -164,7 +165,7 @@ impl<P: Provider> PromptTools<P> {
 
     /// Whether the model is asked with function calling.
     fn is_native(&self, model: &str) -> bool {
-        if self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(model) {
+        if self.refused.lock().contains(model) {
             return false;
         }
         let configured = self.configured.iter().rev().find(|(name, _)| **name == *model).map(|(_, can)| *can);
@@ -180,7 +181,7 @@ impl<P: Provider> PromptTools<P> {
                         model = &**model,
                         "the server refuses tools; they are told in text from now on: {error}"
                     );
-                    self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(model));
+                    self.refused.lock().insert(Arc::clone(model));
                 }
                 result => return result,
             }
@@ -197,7 +198,7 @@ impl<P: Provider> PromptTools<P> {
         let reply = match deltas.is_observed() {
             true => {
                 let mut showing =
-                    Showing { deltas, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
+                    DeltaParser { deltas, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
                 let reply = self.inner.reply(asked, &mut DeltaSink::to(&mut showing)).await;
                 showing.end();
                 reply
@@ -209,7 +210,7 @@ impl<P: Provider> PromptTools<P> {
     }
 
     /// The reply with the calls and the reasoning that stand in its text.
-    fn read(&self, reply: Reply, request: &Request, tools: &Arc<Toolset>) -> Reply {
+    fn read(&self, reply: Reply, request: &Request, tools: &Arc<OfferedTools>) -> Reply {
         let Some(written) = &reply.text else { return reply };
         let Parsed { text, reasoning, calls } = Parser::over(Arc::clone(tools)).read(written);
         let reasoning = [reply.reasoning.as_deref().unwrap_or_default(), reasoning.trim()];
@@ -239,12 +240,12 @@ impl<P: Provider> PromptTools<P> {
     }
 
     fn prepared(&self, specs: &Arc<[ToolSpec]>) -> Arc<Prepared> {
-        let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.prepared.lock();
         let is_same = |kept: &Arc<Prepared>| Arc::ptr_eq(kept.tools.specs(), specs) || kept.tools.specs() == specs;
         if let Some(found) = all.iter().find(|kept| is_same(kept)) {
             return Arc::clone(found);
         }
-        let tools = Arc::new(Toolset::new(Arc::clone(specs), self.template.taught()));
+        let tools = Arc::new(OfferedTools::new(Arc::clone(specs), self.template.taught()));
         let made = Arc::new(Prepared { tools, prompt: self.template.render(specs) });
         if all.len() == KEPT {
             all.remove(0);
@@ -305,13 +306,13 @@ pub struct Parsed {
 }
 
 /// Shows what a model says while it says it, without its calls.
-struct Showing<'a, 'g> {
+struct DeltaParser<'a, 'g> {
     deltas: &'a mut DeltaSink<'g>,
     parser: Parser,
     is_begun: bool,
 }
 
-impl Showing<'_, '_> {
+impl DeltaParser<'_, '_> {
     /// Shows what was held back, and the calls.
     fn end(self) {
         if self.is_begun {
@@ -326,7 +327,7 @@ impl Showing<'_, '_> {
     }
 }
 
-impl Observer for Showing<'_, '_> {
+impl Observer for DeltaParser<'_, '_> {
     fn delta(&mut self, delta: Delta) {
         match delta {
             Delta::Text(piece) => {

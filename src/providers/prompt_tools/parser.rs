@@ -21,16 +21,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Parsed;
-use super::call::{self, Bare, MOST_MALFORMED, Place};
+use super::call::{self, Bare, MAX_MALFORMED, Place};
 use super::dialect::Dialect;
 use super::looks::{
-    CALL, Fence, LONGEST_HEAD, Line, Looks, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
+    CALL, Fence, Line, Lookahead, MAX_HEAD, MISTRAL, Named, block_looks, call_looks, code_looks, function_looks,
     json_looks, line_looks, mistral_arguments,
 };
-use super::mark::{self, Begins, ELEMENT_COUNT, Kind, Mark, may_be_a_tag};
-use super::meant::{LONGEST_LEAD, Lead};
-use super::scan::{End, LONGEST_CALL, Scan};
-use super::toolset::{Toolset, escaped, without_entities};
+use super::mark::{self, Begins, ELEMENT_COUNT, Mark, TagKind, may_be_a_tag};
+use super::meant::{Lead, MAX_LEAD};
+use super::offered_tools::{OfferedTools, escaped, without_entities};
+use super::scan::{End, MAX_CALL, Scan};
 use crate::tool_call::{ToolCall, ToolSpec};
 
 /// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: all calls
@@ -50,7 +50,7 @@ use crate::tool_call::{ToolCall, ToolSpec};
 /// assert_eq!((&*shown, &*calls[0].name), ("One moment.", "time"));
 /// ```
 pub struct Parser {
-    tools: Arc<Toolset>,
+    tools: Arc<OfferedTools>,
     /// What has arrived and is not decided.
     rest: String,
     /// Up to where `rest` was searched for the end of what it begins with.
@@ -62,7 +62,7 @@ pub struct Parser {
     indent: usize,
     is_quoted: bool,
     /// How many backticks opened the inline code that `rest` is in; 0 outside.
-    ticks: usize,
+    open_backticks: usize,
     /// The last of the text before `rest`.
     before: String,
     /// What is shown once something visible follows: space, and what stands around calls.
@@ -198,7 +198,7 @@ struct Tentative {
 }
 
 /// How many times in an answer the text is read again behind the beginning of JSON or code without an end.
-const MOST_REREAD: usize = 16;
+const MAX_REREAD: usize = 16;
 /// How much is taken in at once, in bytes.
 const PIECE: usize = 64 << 10;
 /// The words of tags that are read when they are escaped, and how they close.
@@ -253,10 +253,10 @@ impl Parser {
     /// A parser for an answer to which these tools were offered.
     #[must_use]
     pub fn new(tools: &[ToolSpec]) -> Self {
-        Self::over(Arc::new(Toolset::new(tools.into(), Dialect::default())))
+        Self::over(Arc::new(OfferedTools::new(tools.into(), Dialect::default())))
     }
 
-    pub(super) fn over(tools: Arc<Toolset>) -> Self {
+    pub(super) fn over(tools: Arc<OfferedTools>) -> Self {
         Self {
             tools,
             rest: String::new(),
@@ -265,7 +265,7 @@ impl Parser {
             line_is_blank: true,
             indent: 0,
             is_quoted: false,
-            ticks: 0,
+            open_backticks: 0,
             before: String::new(),
             blank: String::new(),
             listed: None,
@@ -285,7 +285,7 @@ impl Parser {
             unclosed: Vec::new(),
             reread: 0,
             is_inside: false,
-            longest: LONGEST_CALL,
+            longest: MAX_CALL,
         }
     }
 
@@ -405,7 +405,7 @@ impl Parser {
         {
             return step;
         }
-        if self.line_is_blank && self.ticks == 0 && !self.is_inside && self.tools.leads(byte) {
+        if self.line_is_blank && self.open_backticks == 0 && !self.is_inside && self.tools.leads(byte) {
             match self.line(rest, is_whole) {
                 Step::Taken(length) => return Some(length),
                 Step::Wait => return None,
@@ -483,7 +483,7 @@ impl Parser {
                 self.blank.push_str(&rest[..1]);
                 Some(Some(1))
             }
-            None if rest.len() < LONGEST_HEAD => Some(None),
+            None if rest.len() < MAX_HEAD => Some(None),
             _ => None,
         }
     }
@@ -529,7 +529,7 @@ impl Parser {
         self.listed = self.listed.filter(|_| !text.contains(char::is_alphanumeric));
         let line = match text.rfind('\n') {
             Some(end) => {
-                (self.ticks, self.indent, self.line_is_blank, self.is_quoted) = (0, 0, true, false);
+                (self.open_backticks, self.indent, self.line_is_blank, self.is_quoted) = (0, 0, true, false);
                 &text[end + 1..]
             }
             None => text,
@@ -541,12 +541,12 @@ impl Parser {
             self.line_is_blank = visible.is_empty();
             self.is_quoted = visible.starts_with('>');
         }
-        if text.len() >= LONGEST_LEAD {
+        if text.len() >= MAX_LEAD {
             self.before.clear();
-        } else if self.before.len() > 8 * LONGEST_LEAD {
-            self.before.drain(..self.before.ceil_char_boundary(self.before.len() - LONGEST_LEAD));
+        } else if self.before.len() > 8 * MAX_LEAD {
+            self.before.drain(..self.before.ceil_char_boundary(self.before.len() - MAX_LEAD));
         }
-        self.before.push_str(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_LEAD))..]);
+        self.before.push_str(&text[text.ceil_char_boundary(text.len().saturating_sub(MAX_LEAD))..]);
     }
 
     fn emit(&mut self, text: &str, shown: &mut String) {
@@ -570,7 +570,7 @@ impl Parser {
 
     /// Whether a call that begins here is meant; `None` if that takes more text.
     fn is_meant(&self, rest: &str, is_whole: bool) -> Option<Is> {
-        if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
+        if self.open_backticks > 0 && self.is_in_code(rest, is_whole)? {
             return Some(Is::InCode);
         }
         Some(self.verdict())
@@ -613,7 +613,7 @@ impl Parser {
     }
 
     fn lead(&self) -> Lead<'_> {
-        let begin = self.before.ceil_char_boundary(self.before.len().saturating_sub(LONGEST_LEAD));
+        let begin = self.before.ceil_char_boundary(self.before.len().saturating_sub(MAX_LEAD));
         let indent = if self.is_inside { 0 } else { self.indent };
         Lead { before: &self.before[begin..], indent, is_quoted: self.is_quoted }
     }
@@ -623,7 +623,7 @@ impl Parser {
         let text = head(rest);
         let head = text.as_bytes();
         let mut at = match own_length(text) {
-            None if !is_whole && rest.len() < LONGEST_HEAD => return None,
+            None if !is_whole && rest.len() < MAX_HEAD => return None,
             length => length.unwrap_or(0),
         };
         while at < head.len() {
@@ -632,19 +632,19 @@ impl Parser {
                 b'`' => {
                     let length = head[at..].iter().take_while(|byte| **byte == b'`').count();
                     at += length;
-                    if at == head.len() && !is_whole && rest.len() < LONGEST_HEAD {
+                    if at == head.len() && !is_whole && rest.len() < MAX_HEAD {
                         return None;
                     }
                     let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
                     let is_apostrophe = length == 1 && at > 1 && is_letter(head.get(at - 2)) && is_letter(head.get(at));
-                    if length == self.ticks && !is_apostrophe {
+                    if length == self.open_backticks && !is_apostrophe {
                         return Some(true);
                     }
                 }
                 _ => at += 1,
             }
         }
-        match rest.len() < LONGEST_HEAD {
+        match rest.len() < MAX_HEAD {
             true if !is_whole => None,
             is_short => Some(!is_short),
         }
@@ -660,7 +660,7 @@ impl Parser {
         let follows = rest[tag..].bytes().next();
         let is_glued = follows
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'[' | b'<' | b'\n' | b'('));
-        self.has_marker = self.has_marker || (is_own || is_glued) && self.ticks == 0 && is_meant();
+        self.has_marker = self.has_marker || (is_own || is_glued) && self.open_backticks == 0 && is_meant();
         Some(self.show(rest, 1, shown))
     }
 
@@ -719,7 +719,7 @@ impl Parser {
             }
             _ => {
                 // A call that is cut in its first tag.
-                let is_last = is_whole && self.ticks == 0 && rest.len() < LONGEST_HEAD && rest.starts_with(CALL);
+                let is_last = is_whole && self.open_backticks == 0 && rest.len() < MAX_HEAD && rest.starts_with(CALL);
                 self.has_marker |= is_last && !rest.contains(['>', '\n']) && self.leads_to_a_call();
                 return Some(self.show(rest, 1, shown));
             }
@@ -728,7 +728,7 @@ impl Parser {
             // It ends a turn, or text that is struck out.
             return match rest[end..].trim_start().bytes().next() {
                 None if is_whole => Some(end),
-                None if rest.len() < LONGEST_HEAD => None,
+                None if rest.len() < MAX_HEAD => None,
                 _ => Some(self.show(rest, 1, shown)),
             };
         }
@@ -740,33 +740,35 @@ impl Parser {
             }
             None => return Some(self.other(mark, rest, shown)),
         };
-        if self.ticks > 0 && self.is_in_code(rest, is_whole)? {
+        if self.open_backticks > 0 && self.is_in_code(rest, is_whole)? {
             return Some(self.show(rest, 1, shown));
         }
-        self.ticks = 0;
+        self.open_backticks = 0;
         self.marked(mark, kind, rest, is_whole, shown)
     }
 
     /// A tag that means something.
-    fn marked(&mut self, mark: Mark, kind: Kind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn marked(&mut self, mark: Mark, kind: TagKind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         match (kind, mark.end) {
-            (Kind::Function, _) => self.function(mark, rest, is_whole, shown),
-            (Kind::Call | Kind::Block | Kind::Wrapper, Some(_)) => self.opening(mark, kind, rest, is_whole, shown),
-            (Kind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
-            (Kind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
-            (Kind::Turn, Some(end)) => Some(end),
-            (Kind::Stray, Some(end)) if self.has_calls() => Some(end),
-            (Kind::Stray, Some(end)) => {
+            (TagKind::Function, _) => self.function(mark, rest, is_whole, shown),
+            (TagKind::Call | TagKind::Block | TagKind::Wrapper, Some(_)) => {
+                self.opening(mark, kind, rest, is_whole, shown)
+            }
+            (TagKind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
+            (TagKind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
+            (TagKind::Turn, Some(end)) => Some(end),
+            (TagKind::Stray, Some(end)) if self.has_calls() => Some(end),
+            (TagKind::Stray, Some(end)) => {
                 // The end of a call whose beginning is lost.
                 let is_own = self.has_text && (self.line_is_blank || self.before.ends_with('>'));
                 let is_lost = is_own && matches!(mark.word(), "tool_call" | "function");
                 self.has_marker = self.has_marker || is_lost && self.leads_to_a_call();
                 Some(self.show(rest, end, shown))
             }
-            (Kind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
-            (Kind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
-            (Kind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
-            (Kind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
+            (TagKind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
+            (TagKind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
+            (TagKind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
+            (TagKind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
     }
@@ -774,8 +776,8 @@ impl Parser {
     /// A `<!`. A comment without an end is none.
     fn comment(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         const COMMENT: (&str, &str) = ("<!--", "-->");
-        if self.ticks > 0 || !rest.starts_with(COMMENT.0) {
-            let may_be = self.ticks == 0 && COMMENT.0.starts_with(rest) && !is_whole;
+        if self.open_backticks > 0 || !rest.starts_with(COMMENT.0) {
+            let may_be = self.open_backticks == 0 && COMMENT.0.starts_with(rest) && !is_whole;
             return if may_be { None } else { Some(self.show(rest, 1, shown)) };
         }
         if self.is_closed(Closes::Text(COMMENT.1), COMMENT.0.len(), rest, is_whole)? {
@@ -787,7 +789,7 @@ impl Parser {
     /// A tag that is none of calls: it may open or close an element that holds what others wrote, or reasoning.
     fn other(&mut self, mark: Mark, rest: &str, shown: &mut String) -> usize {
         let (Some(end), Some(nth)) = (mark.end, mark.element()) else { return self.show(rest, 1, shown) };
-        let is_open = self.line_is_blank && self.ticks == 0 && !rest[..end].ends_with("/>");
+        let is_open = self.line_is_blank && self.open_backticks == 0 && !rest[..end].ends_with("/>");
         match mark.is_end() {
             true => self.close(nth),
             false if is_open && call::attribute(&rest[..end], "type").as_deref() == Some("reasoning") => {
@@ -830,7 +832,7 @@ impl Parser {
     fn reasoning_end(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let behind = head(&rest[end..]);
         let visible = behind.trim_start_matches([' ', '\t', '\r']);
-        if visible.is_empty() && behind.len() < LONGEST_HEAD && !is_whole {
+        if visible.is_empty() && behind.len() < MAX_HEAD && !is_whole {
             return None;
         }
         let is_glued = self.line_is_blank || self.has_calls() || !self.before.ends_with(char::is_whitespace);
@@ -910,21 +912,21 @@ impl Parser {
     fn python(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let inside = head(&rest[end..]).trim_start();
         let looks = match inside.bytes().next() {
-            Some(b'{' | b'[') => Looks::LikeACall,
-            Some(b'<') => Looks::LikeACall,
-            None => Looks::Unclear,
+            Some(b'{' | b'[') => Lookahead::Call,
+            Some(b'<') => Lookahead::Call,
+            None => Lookahead::Incomplete,
             Some(_) => match line_looks(inside, &self.tools, is_whole) {
-                Line::Unclear => Looks::Unclear,
-                Line::Text | Line::Unreadable => Looks::LikeText,
-                _ => Looks::LikeACall,
+                Line::Unclear => Lookahead::Incomplete,
+                Line::Text | Line::Unreadable => Lookahead::Text,
+                _ => Lookahead::Call,
             },
         };
         match looks {
-            Looks::LikeACall => {
+            Lookahead::Call => {
                 self.line_is_blank = true;
                 Some(end)
             }
-            Looks::Unclear if !is_whole && rest.len() - end < LONGEST_HEAD => None,
+            Lookahead::Incomplete if !is_whole && rest.len() - end < MAX_HEAD => None,
             _ => Some(self.show(rest, 1, shown)),
         }
     }
@@ -941,7 +943,7 @@ impl Parser {
             return if THOUGHT.starts_with(rest) && !is_whole { None } else { Some(end) };
         }
         let Some(place) = head(rest).find(MESSAGE) else {
-            return if is_whole || rest.len() >= LONGEST_HEAD { Some(self.show(rest, 1, shown)) } else { None };
+            return if is_whole || rest.len() >= MAX_HEAD { Some(self.show(rest, 1, shown)) } else { None };
         };
         let (header, body) = (&rest[end..place], place + MESSAGE.len());
         if let Some(to) = header.find("to=") {
@@ -953,7 +955,7 @@ impl Parser {
             let body = rest.len() - inside.len();
             return match inside.bytes().next() {
                 Some(b'{') => self.begin(Form::Named(name, Named::Marked), body, Scan::from(body), self.verdict()),
-                None if !is_whole && rest.len() < 2 * LONGEST_HEAD => None,
+                None if !is_whole && rest.len() < 2 * MAX_HEAD => None,
                 _ => {
                     self.has_marker |= self.leads_to_a_call();
                     Some(body)
@@ -968,36 +970,36 @@ impl Parser {
     }
 
     /// An opening tag of calls: it is one if what follows looks like one, and else merely mentioned.
-    fn opening(&mut self, mark: Mark, kind: Kind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn opening(&mut self, mark: Mark, kind: TagKind, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
         let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
             self.closed_in_itself(tag, &name, self.verdict(), shown);
             return Some(end);
         }
-        let is_final = is_whole || rest.len() - end >= LONGEST_HEAD;
+        let is_final = is_whole || rest.len() - end >= MAX_HEAD;
         if inside.is_empty() && !is_final {
             return None;
         }
         // A tag around the tags of calls. What the taught tag holds is a call.
-        let is_around = kind == Kind::Wrapper || rest[1..mark.named].contains(':');
-        if kind != Kind::Block && inside.starts_with('<') && self.leads_to_a_call() {
+        let is_around = kind == TagKind::Wrapper || rest[1..mark.named].contains(':');
+        if kind != TagKind::Block && inside.starts_with('<') && self.leads_to_a_call() {
             match Mark::read(inside, is_final) {
                 Begins::Unclear if mark::may_begin(inside) => return None,
-                Begins::Mark(inner) if is_opening(&inner) && (is_around || inner.kind() == Some(Kind::Call)) => {
+                Begins::Mark(inner) if is_opening(&inner) && (is_around || inner.kind() == Some(TagKind::Call)) => {
                     return Some(end);
                 }
                 _ => {}
             }
         }
         let looks = match kind {
-            _ if call::attribute(tag, "name").is_some() => Looks::LikeACall,
-            Kind::Call => call_looks(inside, &self.tools, is_whole),
+            _ if call::attribute(tag, "name").is_some() => Lookahead::Call,
+            TagKind::Call => call_looks(inside, &self.tools, is_whole),
             _ => block_looks(inside, &self.tools, is_whole),
         };
         match looks {
-            Looks::LikeACall => {
-                let is_plain = kind == Kind::Call && rest.starts_with(CALL);
+            Lookahead::Call => {
+                let is_plain = kind == TagKind::Call && rest.starts_with(CALL);
                 let form = if is_plain { Form::Tagged } else { Form::Block(mark) };
                 let is_json = inside.starts_with(['{', '[']);
                 let scan = Scan::from(end).of_json(is_json);
@@ -1005,14 +1007,14 @@ impl Parser {
                 let scan = if is_plain { Scan::from(end) } else { scan };
                 self.begin(form, end, scan, self.verdict())
             }
-            Looks::Unclear if !is_final => None,
+            Lookahead::Incomplete if !is_final => None,
             _ => self.mention(rest, end, is_whole, shown),
         }
     }
 
     /// `<tool_call name="f" arguments="{}"/>`
     fn closed_in_itself(&mut self, tag: &str, name: &str, is: Is, shown: &mut String) {
-        let call = self.tools.judge(name, &call::attribute(tag, "arguments").unwrap_or_default());
+        let call = self.tools.validate(name, &call::attribute(tag, "arguments").unwrap_or_default());
         match is {
             Is::Meant => {
                 self.commit();
@@ -1030,7 +1032,7 @@ impl Parser {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(' | '<');
         let end = match head[begin.min(head.len())..].find(is_end) {
             Some(length) => begin + length,
-            None if is_whole || rest.len() >= LONGEST_HEAD => {
+            None if is_whole || rest.len() >= MAX_HEAD => {
                 let is_cut = self.tools.begins(&head[begin.min(head.len())..]);
                 self.has_marker = self.has_marker || is_cut && self.leads_to_a_call();
                 return Some(self.show(rest, 1, shown));
@@ -1038,12 +1040,12 @@ impl Parser {
             None => return None,
         };
         match function_looks(&head[end..], is_whole) {
-            Looks::LikeACall if !rest[..end].ends_with('=') => {
+            Lookahead::Call if !rest[..end].ends_with('=') => {
                 let body = if rest[end..].starts_with('>') { end + 1 } else { end };
                 let form = if rest.starts_with("<FUNCTION=") { Form::Escaped(UPPER[1].0) } else { Form::Function };
                 self.begin(form, body, Scan::from(body), self.verdict())
             }
-            Looks::Unclear if !is_whole && rest.len() < LONGEST_HEAD => None,
+            Lookahead::Incomplete if !is_whole && rest.len() < MAX_HEAD => None,
             _ => self.mention(rest, end + usize::from(rest[end..].starts_with('>')), is_whole, shown),
         }
     }
@@ -1064,26 +1066,26 @@ impl Parser {
         let is_plain = end == mark.named + 1 && !mark.is_closing;
         let may_close = format!("</{name}>");
         let looks = match inside.bytes().next() {
-            _ if !is_plain => Looks::LikeText,
-            None => Looks::Unclear,
-            Some(b'<') if inside.starts_with(&may_close) => Looks::LikeACall,
+            _ if !is_plain => Lookahead::Text,
+            None => Lookahead::Incomplete,
+            Some(b'<') if inside.starts_with(&may_close) => Lookahead::Call,
             Some(b'<') => {
                 let key = inside[1..].split(['>', '<', ' ', '\n']).next().unwrap_or_default();
                 let is_key = self.tools.parameters(name).is_some_and(|schema| !schema["properties"][key].is_null());
                 match key.len() + 1 < inside.len() {
-                    true if is_key && inside[1 + key.len()..].starts_with('>') => Looks::LikeACall,
-                    true => Looks::LikeText,
-                    false => Looks::Unclear,
+                    true if is_key && inside[1 + key.len()..].starts_with('>') => Lookahead::Call,
+                    true => Lookahead::Text,
+                    false => Lookahead::Incomplete,
                 }
             }
-            Some(_) => Looks::LikeText,
+            Some(_) => Lookahead::Text,
         };
         match looks {
-            Looks::LikeACall => {
+            Lookahead::Call => {
                 let is = self.is_meant(rest, is_whole)?;
                 self.begin(Form::Element(mark.named), end, Scan::from(end), is)
             }
-            Looks::Unclear if !is_whole && rest.len() - end < LONGEST_HEAD => None,
+            Lookahead::Incomplete if !is_whole && rest.len() - end < MAX_HEAD => None,
             _ => Some(self.show(rest, 1, shown)),
         }
     }
@@ -1128,18 +1130,18 @@ impl Parser {
             return Some(self.show(rest, 1, shown));
         }
         match code_looks(head(rest), &self.tools, is_whole) {
-            Looks::LikeACall if self.leads_to_a_call() => {
+            Lookahead::Call if self.leads_to_a_call() => {
                 self.state = State::Call { form: Form::Code, body: 0, scan: Scan::from(0).of_code(), is: Is::Meant };
                 Some(0)
             }
-            Looks::Unclear if rest.len() < LONGEST_HEAD => None,
+            Lookahead::Incomplete if rest.len() < MAX_HEAD => None,
             _ => self.json(rest, is_whole, shown),
         }
     }
 
     /// Whether JSON or code may stand here for a call: where a line begins, or behind a colon.
     fn stands_alone(&self) -> bool {
-        self.ticks == 0 && (self.line_is_blank || !self.is_inside && self.before.trim_end().ends_with(':'))
+        self.open_backticks == 0 && (self.line_is_blank || !self.is_inside && self.before.trim_end().ends_with(':'))
     }
 
     fn mistral(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
@@ -1149,7 +1151,7 @@ impl Parser {
         }
         match mistral_arguments(rest, is_whole) {
             Ok(body) => self.begin(Form::Mistral, body, Scan::from(body), is),
-            Err(Looks::Unclear) if !is_whole => None,
+            Err(Lookahead::Incomplete) if !is_whole => None,
             Err(_) => self.mention(rest, MISTRAL.len(), is_whole, shown),
         }
     }
@@ -1160,18 +1162,18 @@ impl Parser {
             return Some(self.show(rest, 1, shown));
         }
         match json_looks(head(rest), is_whole) {
-            Looks::LikeACall => {
+            Lookahead::Call => {
                 self.state = State::Call { form: Form::Json, body: 0, scan: Scan::from(0), is: Is::Meant };
                 Some(0)
             }
-            Looks::Unclear if rest.len() < LONGEST_HEAD => None,
+            Lookahead::Incomplete if rest.len() < MAX_HEAD => None,
             _ => Some(self.show(rest, 1, shown)),
         }
     }
 
     /// A tag that is written with entities, or with a backslash before its brackets.
     fn escaped(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        const LONGEST: usize = 48;
+        const MAX_LENGTH: usize = 48;
         let is_entity = rest.starts_with('&');
         let open = if is_entity { "&lt;" } else { "\\<" };
         let Some(behind) = rest.strip_prefix(open) else {
@@ -1183,12 +1185,12 @@ impl Parser {
         let plain = word.replace('\\', "").to_ascii_lowercase();
         if word.len() == behind.len()
             && !is_whole
-            && word.len() < LONGEST
+            && word.len() < MAX_LENGTH
             && ESCAPED.iter().any(|known| known.0.starts_with(&*plain))
         {
             return None;
         }
-        let known = ESCAPED.iter().find(|known| known.0 == plain && word.len() < LONGEST);
+        let known = ESCAPED.iter().find(|known| known.0 == plain && word.len() < MAX_LENGTH);
         let Some((_, entity, backslash)) = known else {
             return Some(self.show(rest, 1, shown));
         };
@@ -1216,7 +1218,7 @@ impl Parser {
     }
 
     fn thought_in_brackets_if_any(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<Option<usize>> {
-        if self.ticks > 0 {
+        if self.open_backticks > 0 {
             return None;
         }
         let begins = |word: &str| rest.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
@@ -1353,7 +1355,7 @@ impl Parser {
         let reason = "not carried out, because the text before it says that it is an example or somebody else's words. If \
                       it is meant, write it again with nothing before it; if not, put it into a code fence";
         let told = |call| ToolCall { malformed: Some(reason.into()), ..call };
-        self.try_on(written, calls.into_iter().map(told).collect(), true, shown);
+        self.hold_as_calls(written, calls.into_iter().map(told).collect(), true, shown);
         self.listed = Some(Is::Told);
     }
 
@@ -1377,7 +1379,7 @@ impl Parser {
             },
             Form::Named(name, _) => {
                 let is_object = serde_json::from_str::<serde::de::IgnoredAny>(&escaped(inside)).is_ok();
-                is_object.then(|| vec![self.tools.judge(&written[name.0..name.1], inside)])
+                is_object.then(|| vec![self.tools.validate(&written[name.0..name.1], inside)])
             }
             _ => {
                 let calls = call::code(written, &self.tools);
@@ -1386,8 +1388,8 @@ impl Parser {
             }
         };
         match calls {
-            Some(calls) => self.try_on(written, calls, self.is_inside, shown),
-            None if is_closed || !is_read || self.reread == MOST_REREAD => self.show(written, written.len(), shown),
+            Some(calls) => self.hold_as_calls(written, calls, self.is_inside, shown),
+            None if is_closed || !is_read || self.reread == MAX_REREAD => self.show(written, written.len(), shown),
             None => {
                 // What has no end is not read on: there may be a call behind its line.
                 self.reread += 1;
@@ -1406,10 +1408,10 @@ impl Parser {
                 let name = written[MISTRAL.len()..body].split('[').next().unwrap_or_default().trim();
                 match name.is_empty() {
                     true => call::json(inside, &self.tools),
-                    false => vec![self.tools.judge(name, inside)],
+                    false => vec![self.tools.validate(name, inside)],
                 }
             }
-            Form::Named(name, _) => vec![self.tools.judge(&written[name.0..name.1], inside)],
+            Form::Named(name, _) => vec![self.tools.validate(&written[name.0..name.1], inside)],
             Form::Element(named) => {
                 let name = &written[1..named];
                 vec![match is_closed {
@@ -1458,32 +1460,32 @@ impl Parser {
                 return None;
             }
         };
-        if self.line_is_blank && self.ticks == 0 && length >= 3 {
+        if self.line_is_blank && self.open_backticks == 0 && length >= 3 {
             return self.fence(Fence { mark, length }, rest, is_whole, shown);
         }
         let is_letter = |c: char| c.is_alphanumeric();
         let is_apostrophe = length == 1 && self.before.ends_with(is_letter) && rest[1..].starts_with(is_letter);
-        let ticks = match self.ticks {
-            _ if mark == b'~' => self.ticks,
+        let ticks = match self.open_backticks {
+            _ if mark == b'~' => self.open_backticks,
             0 if is_apostrophe => 0,
             0 => length,
             open if open == length => 0,
             open => open,
         };
         let taken = self.show(rest, length, shown);
-        self.ticks = ticks;
+        self.open_backticks = ticks;
         Some(taken)
     }
 
     /// A fence at the beginning of a line. It is held back if calls follow at once.
     fn fence(&mut self, fence: Fence, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let line = rest[..rest.floor_char_boundary(fence.length + LONGEST_HEAD)].find('\n').map(|end| end + 1);
+        let line = rest[..rest.floor_char_boundary(fence.length + MAX_HEAD)].find('\n').map(|end| end + 1);
         let body = match line {
             Some(body) if !rest[fence.length..body].contains('`') => body,
-            None if !is_whole && rest.len() < fence.length + LONGEST_HEAD => return None,
+            None if !is_whole && rest.len() < fence.length + MAX_HEAD => return None,
             _ => {
                 let taken = self.show(rest, fence.length, shown);
-                self.ticks = if fence.mark == b'`' { fence.length } else { 0 };
+                self.open_backticks = if fence.mark == b'`' { fence.length } else { 0 };
                 return Some(taken);
             }
         };
@@ -1504,17 +1506,17 @@ impl Parser {
         let inside = head(&rest[body..]).trim_start();
         let looks = match holds {
             Holds::Anything => self.fence_looks(inside, is_whole),
-            _ => Looks::LikeACall,
+            _ => Lookahead::Call,
         };
         match looks {
-            Looks::LikeACall if self.is_meant_in_a_fence() => {
+            Lookahead::Call if self.is_meant_in_a_fence() => {
                 self.state = State::Held { fence, body, holds };
                 self.seen = body;
                 self.held(fence, body, holds, rest, is_whole, shown)
             }
-            Looks::Unclear if rest.len() - body < LONGEST_HEAD && !is_whole => None,
+            Lookahead::Incomplete if rest.len() - body < MAX_HEAD && !is_whole => None,
             _ => {
-                self.before_fence = (looks == Looks::LikeACall).then(|| self.before.clone());
+                self.before_fence = (looks == Lookahead::Call).then(|| self.before.clone());
                 self.state = State::Code(fence);
                 Some(self.show(rest, body, shown))
             }
@@ -1525,23 +1527,23 @@ impl Parser {
         !self.is_in_element() && self.listed.is_none() && self.lead().is_meant_in_a_fence()
     }
 
-    fn fence_looks(&self, inside: &str, is_whole: bool) -> Looks {
+    fn fence_looks(&self, inside: &str, is_whole: bool) -> Lookahead {
         let may_begin = |tag: &str| inside.starts_with(tag) || tag.starts_with(inside) && !is_whole;
         match inside.bytes().next() {
             Some(b'{') => json_looks(inside, is_whole),
-            Some(b'[') if inside.starts_with(MISTRAL) => Looks::LikeACall,
-            Some(b'[') if may_begin(MISTRAL) => Looks::Unclear,
+            Some(b'[') if inside.starts_with(MISTRAL) => Lookahead::Call,
+            Some(b'[') if may_begin(MISTRAL) => Lookahead::Incomplete,
             Some(b'[') => match code_looks(inside, &self.tools, is_whole) {
-                Looks::LikeText => json_looks(inside, is_whole),
+                Lookahead::Text => json_looks(inside, is_whole),
                 looks => looks,
             },
             Some(b'<') => match Mark::read(inside, is_whole) {
-                Begins::Mark(mark) if is_opening(&mark) => Looks::LikeACall,
-                Begins::Unclear if mark::may_begin(inside) => Looks::Unclear,
-                _ => Looks::LikeText,
+                Begins::Mark(mark) if is_opening(&mark) => Lookahead::Call,
+                Begins::Unclear if mark::may_begin(inside) => Lookahead::Incomplete,
+                _ => Lookahead::Text,
             },
-            None => Looks::Unclear,
-            Some(_) => Looks::LikeText,
+            None => Lookahead::Incomplete,
+            Some(_) => Lookahead::Text,
         }
     }
 
@@ -1585,7 +1587,7 @@ impl Parser {
             Some(read.calls).filter(|calls| !calls.is_empty() && read.text.trim().is_empty())
         });
         Some(match calls {
-            Some(calls) if holds == Holds::Anything => self.try_on(&rest[..next], calls, true, shown),
+            Some(calls) if holds == Holds::Anything => self.hold_as_calls(&rest[..next], calls, true, shown),
             Some(calls) => {
                 self.commit();
                 self.read += next;
@@ -1617,7 +1619,7 @@ impl Parser {
     }
 
     /// Takes calls for calls as long as no text follows, and says how much text that was.
-    fn try_on(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool, shown: &mut String) -> usize {
+    fn hold_as_calls(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool, shown: &mut String) -> usize {
         self.read += self.blank.len() + written.len();
         if self.read > self.longest {
             return self.show(written, written.len(), shown);
@@ -1628,7 +1630,7 @@ impl Parser {
         tentative.written.push_str(written);
         tentative.is_fenced |= is_fenced;
         for call in calls {
-            if tentative.malformed < MOST_MALFORMED {
+            if tentative.malformed < MAX_MALFORMED {
                 tentative.malformed += usize::from(is_malformed(&call));
                 tentative.calls.push(call);
             }
@@ -1648,12 +1650,12 @@ impl Parser {
     /// Adds calls, up to the last malformed one that is told.
     fn add(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
         for call in calls {
-            if self.malformed < MOST_MALFORMED {
+            if self.malformed < MAX_MALFORMED {
                 self.malformed += usize::from(is_malformed(&call));
                 self.calls.push(call);
             }
         }
-        if self.malformed == MOST_MALFORMED {
+        if self.malformed == MAX_MALFORMED {
             self.state = State::Dropped;
         }
     }
@@ -1749,13 +1751,13 @@ fn behind_fence(rest: &str, end: usize, is_whole: bool) -> Option<usize> {
     let behind = head(&rest[end..]).trim_start();
     match behind.strip_prefix("```") {
         Some(_) => Some(rest.len() - rest[end..].trim_start().len() + 3),
-        None if !is_whole && "```".starts_with(behind) && rest.len() - end < LONGEST_HEAD => None,
+        None if !is_whole && "```".starts_with(behind) && rest.len() - end < MAX_HEAD => None,
         None => Some(end),
     }
 }
 
 fn is_opening(mark: &Mark) -> bool {
-    matches!(mark.kind(), Some(Kind::Call | Kind::Block | Kind::Wrapper | Kind::Function))
+    matches!(mark.kind(), Some(TagKind::Call | TagKind::Block | TagKind::Wrapper | TagKind::Function))
 }
 
 fn is_malformed(call: &ToolCall) -> bool {
@@ -1770,7 +1772,7 @@ fn is_mid_line(bytes: &[u8]) -> bool {
 
 /// What is looked at to see what a text begins with.
 fn head(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_HEAD)]
+    &text[..text.floor_char_boundary(MAX_HEAD)]
 }
 
 /// The bytes at which something other than text may begin.

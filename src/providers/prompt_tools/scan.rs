@@ -2,11 +2,11 @@
 //!
 //! A close tag within a JSON string belongs to the string. What is found here is only delimited; `call` reads it.
 
-use super::mark::{self, Begins, Kind, Mark};
+use super::mark::{self, Begins, Mark, TagKind};
 
 /// How much text is read of calls, of one or of all of an answer, in bytes: the longest arguments, and the tags around
 /// them.
-pub(super) const LONGEST_CALL: usize = crate::builtin::MAX_ARGUMENTS_BYTES + 4096;
+pub(super) const MAX_CALL: usize = crate::builtin::MAX_ARGUMENTS_BYTES + 4096;
 
 /// What has been seen of a call so far.
 #[derive(Clone, Copy, Default)]
@@ -184,8 +184,10 @@ impl Scan {
                 return Tag::Passed;
             }
         };
-        let is_opening =
-            matches!(mark.kind(), Some(Kind::Call | Kind::Block | Kind::Wrapper | Kind::Function | Kind::Result));
+        let is_opening = matches!(
+            mark.kind(),
+            Some(TagKind::Call | TagKind::Block | TagKind::Wrapper | TagKind::Function | TagKind::Result)
+        );
         match (mark.end, mark.word()) {
             // It may be part of the value: that is not before another call begins or what is around this one ends.
             (Some(end), _) if mark.closes(opening) && self.mode == Mode::Raw => {
@@ -194,7 +196,7 @@ impl Scan {
                 return Tag::Passed;
             }
             (Some(end), _) if mark.closes(opening) => return Tag::Ends(end),
-            (Some(_), _) if self.ended.is_some() && (is_opening || mark.kind() == Some(Kind::Stray)) => {
+            (Some(_), _) if self.ended.is_some() && (is_opening || mark.kind() == Some(TagKind::Stray)) => {
                 return Tag::Ends(0);
             }
             (Some(end), "parameter" | "arg_value") => {

@@ -17,12 +17,12 @@ fn tools() -> Vec<ToolSpec> {
 }
 
 /// How much of calls is read here, so that a limit is soon reached.
-const LONGEST: usize = 1 << 20;
+const MAX_LENGTH: usize = 1 << 20;
 
 /// Reads a text: returns the calls as `name {arguments}` or `name! correction`, then the text that is shown.
 fn read(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> (Vec<String>, String) {
     let (mut parser, mut shown) = (Parser::new(&tools()), String::new());
-    parser.longest = LONGEST;
+    parser.longest = MAX_LENGTH;
     pieces.into_iter().for_each(|piece| parser.push(piece.as_ref(), &mut shown));
     let calls = parser.end(&mut shown).into_iter().map(|call| match call.malformed {
         None => format!("{} {}", call.name, serde_json::from_str::<Value>(&call.arguments).unwrap()),
@@ -323,10 +323,10 @@ fn bounds_are_the_same_however_a_text_arrives() {
         format!("```xml\n{space}<tool_call><name>mem</name></tool_call>\n```"),
         format!("a{}<tool_call><name>mem</name></tool_call>", " ".repeat(100_000)),
         format!("{}<tool_call><name>mem</name></tool_call>", "`".repeat(200_001)),
-        format!("```xml\n<tool_call><name>mem</name></tool_call>\n{}```", "\n".repeat(LONGEST)),
-        format!("{{\"name\": \"mem\", \"arguments\": {{\"c\": \"{}\"}}}}", "x".repeat(LONGEST)),
+        format!("```xml\n<tool_call><name>mem</name></tool_call>\n{}```", "\n".repeat(MAX_LENGTH)),
+        format!("{{\"name\": \"mem\", \"arguments\": {{\"c\": \"{}\"}}}}", "x".repeat(MAX_LENGTH)),
     ];
-    let longest = LONGEST - (value(0).len() - "</tool_call>".len());
+    let longest = MAX_LENGTH - (value(0).len() - "</tool_call>".len());
     texts.extend([longest - 1, longest, longest + 1, 2 * longest, 3 * longest].map(|size| value(size) + &value(5)));
     for text in texts {
         let whole = read([&text]);
@@ -389,7 +389,7 @@ fn parameters_without_an_end_take_linear_time() {
 
 #[test]
 fn calls_that_may_be_none_are_held_back_up_to_the_limit() {
-    let call = format!("{{\"name\": \"write\", \"arguments\": {{\"c\": \"{}\"}}}}\n", "x".repeat(LONGEST / 4));
+    let call = format!("{{\"name\": \"write\", \"arguments\": {{\"c\": \"{}\"}}}}\n", "x".repeat(MAX_LENGTH / 4));
     let (calls, shown) = read(pieces(&call.repeat(9), 1 << 16));
     assert!(calls.len() == 3 && calls.iter().all(|call| call.starts_with("write! not carried out")), "{}", calls.len());
     assert_eq!(shown.len(), 6 * call.len());

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The value that a text stands for: text where the schema takes nothing but text, and else JSON if it can be read as such,
 /// or `True`, `False` and `None` as in Python.
 pub(super) fn typed(text: &str, schema: &Value, root: &Value) -> Value {
-    let kinds = Kinds::of(schema, root, DEEPEST);
+    let kinds = Kinds::of(schema, root, MAX_DEPTH);
     let word = text.trim();
     let value = match word {
         "True" | "TRUE" => true.into(),
@@ -19,7 +19,7 @@ pub(super) fn typed(text: &str, schema: &Value, root: &Value) -> Value {
 
 /// What a tool's schema says of one argument; `None` if it does not name it.
 pub(super) fn property<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
-    property_of(root, root, key, DEEPEST)
+    property_of(root, root, key, MAX_DEPTH)
 }
 
 fn property_of<'a>(schema: &'a Value, root: &'a Value, key: &str, depth: usize) -> Option<&'a Value> {
@@ -40,7 +40,7 @@ fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// How many references and alternatives are followed, one in the other.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// The types that a schema takes.
 #[derive(Default)]

@@ -16,8 +16,8 @@ use crate::tool_call::{Arguments, ToolCall, ToolSpec};
 use super::dialect::Dialect;
 use super::looks::LEADS;
 
-/// Tools by name, with what it takes to judge a call of one.
-pub(super) struct Toolset {
+/// Tools by name, with what it takes to validate a call of one.
+pub(super) struct OfferedTools {
     specs: Arc<[ToolSpec]>,
     places: HashMap<Name, usize>,
     /// Each made when it is first needed.
@@ -30,7 +30,7 @@ pub(super) struct Toolset {
     dialect: Dialect,
 }
 
-impl Toolset {
+impl OfferedTools {
     pub(super) fn new(specs: Arc<[ToolSpec]>, dialect: Dialect) -> Self {
         let places = specs.iter().enumerate().map(|(place, spec)| (Arc::clone(&spec.name), place)).collect();
         let schemas = specs.iter().map(|_| OnceLock::new()).collect();
@@ -66,22 +66,22 @@ impl Toolset {
     }
 
     /// A call as it was written, with what is wrong with it, if anything is.
-    pub(super) fn judge(&self, name: &str, arguments: &str) -> ToolCall {
+    pub(super) fn validate(&self, name: &str, arguments: &str) -> ToolCall {
         let inner = Some(arguments.trim()).filter(|written| written.starts_with('"'));
         let inner: Option<String> = inner.and_then(|written| serde_json::from_str(written).ok());
         let written = inner.as_deref().unwrap_or(arguments).trim();
         let call = |arguments: &str| ToolCall::new("", name, if arguments.is_empty() { "{}" } else { arguments });
-        let misfit = match self.misfit(name, written) {
+        let problem = match self.problem(name, written) {
             None => return call(written),
-            Some(misfit) => misfit,
+            Some(problem) => problem,
         };
         let plain = without_entities(written);
         for meant in [escaped(written), escaped(&plain), plain] {
-            if meant != written && self.misfit(name, &meant).is_none() {
+            if meant != written && self.problem(name, &meant).is_none() {
                 return call(&meant);
             }
         }
-        ToolCall { malformed: Some(misfit.into()), ..call(written) }
+        ToolCall { malformed: Some(problem.into()), ..call(written) }
     }
 
     /// A call that cannot even be named.
@@ -92,7 +92,7 @@ impl Toolset {
     }
 
     /// What is wrong with a call, in words for the model.
-    fn misfit(&self, name: &str, written: &str) -> Option<String> {
+    fn problem(&self, name: &str, written: &str) -> Option<String> {
         let Some(&place) = self.places.get(name) else {
             return Some(format!("Tool not found; {}{}", self.known(name), self.hint()));
         };
