@@ -1,16 +1,16 @@
-//! The providers. Nothing outside this folder knows one of them.
+//! The providers. No code outside this folder knows a particular one.
 //!
-//! The four wire formats are siblings: [`openai`], [`openai_responses`], [`anthropic`], [`google`]. Each has a `request`,
-//! which writes the body, and a `reply`, which reads the response. A request to a model passes these layers:
+//! The four wire formats are siblings: [`openai`], [`openai_responses`], [`anthropic`], [`google`]. Each has a
+//! `request`, which writes the body, and a `reply`, which reads the response. A request to a model passes these layers:
 //!
 //! | layer | what it does |
 //! |---|---|
 //! | `http::api` | the provider that users configure |
-//! | `retry`, `limiter` | tries again where that may help; limits the requests at once |
+//! | `retry`, `limiter` | retries failed requests; limits concurrent requests |
 //! | `http` | sends one request and reads the response |
 //! | `models`, `offer` | the settings that a model accepts; tools in a form that vendors accept |
 //!
-//! `prompt_tools` lets models use tools that cannot call functions, by any of these. [`scripted`] needs no network.
+//! `prompt_tools` wraps any of these, for models without function calling. [`scripted`] needs no network.
 
 #[cfg(feature = "http")]
 pub mod anthropic;

@@ -1,7 +1,7 @@
-//! Asking again when that may help: [`Retry`], a provider around a provider.
+//! Retries of failed requests: [`Retry`], a provider around a provider.
 //!
-//! It follows what the vendors' own clients do, and what they leave out: all calls share one budget of retries and one
-//! [limiter](super::limiter), so that many callers at once cannot make an overload worse.
+//! It does what the vendors' own clients do, and one thing more: all calls share one budget of retries and one
+//! [limiter](super::limiter), so that many concurrent callers cannot make an overload worse.
 
 use std::fmt;
 
@@ -16,29 +16,30 @@ use crate::provider::{DeltaSink, Provider, Request};
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::reply::{Reply, StopReason, Usage};
 
-/// A provider that asks another one again where that may help.
+/// A provider that retries the requests of another provider if a retry may help.
 ///
-/// Every provider that speaks HTTP has this built in; it is here for providers of your own.
+/// Every HTTP provider of this crate has it built in. Use it for providers of your own.
 ///
-/// **What is tried again**, at most twice unless [`retries`](Retry::retries) says otherwise: failures of the connection,
-/// timeouts, 408, 409, 429 and 5xx, whether as a status or within a stream, a stream that was cut, and (once) an empty
-/// reply; unless the server says `x-should-retry: false`. Never once any of the reply has arrived, for that would
-/// show it twice: the error then carries it as `partial`.
+/// **What is retried**, at most twice unless [`retries`](Retry::retries) says otherwise: connection failures, timeouts,
+/// 408, 409, 429 and 5xx (as a status or within a stream), a stream that broke off, and (once) an empty reply. Nothing
+/// is retried if the server says `x-should-retry: false`, or if a part of the reply has arrived, because that part
+/// would be shown twice: the error then carries it as `partial`.
 ///
-/// **When**: after 0.5 s, then twice as long each time, at most 8 s, and up to a quarter less by chance; or when the
-/// server asks to (`retry-after-ms`, `retry-after`), if that is within 120 s. If it is later the call fails at once, and
-/// [`retry_after`](ProviderError::retry_after) tells when.
+/// **When**: after 0.5 s, then twice as long each time, up to 8 s, with a random reduction of up to a quarter; or at
+/// the time that the server asks for (`retry-after-ms`, `retry-after`), if that is within 120 s. If it is later, the
+/// call fails at once, and [`retry_after`](ProviderError::retry_after) contains that time.
 ///
-/// **How many in all**: within some two minutes there is one retry to every five calls, or ten if that is more. So ten
-/// thousand calls that fail at once make two thousand further requests, and the others fail with their first error.
+/// **The budget**: within about two minutes, one retry for every five calls, or ten retries if that is more. So ten
+/// thousand calls that fail together make two thousand further requests, and the other calls fail with their first
+/// error.
 ///
-/// **Too many requests** (429) cool down all of the provider: nobody begins a request before the server's time, and then
-/// half as many as before may be under way at once; with every eight successes one more. Where the server names no time,
-/// everybody waits as after any failure; not so if at least eight requests went well since the last 429: then one eighth
-/// less may be under way. Those that wait for their turn do so as long as others go well, and fail after two minutes
-/// in which nothing did.
+/// **Too many requests** (429) slow down the whole provider. No request begins before the time that the server asks
+/// for. After that, half as many concurrent requests as before are allowed, and one more after every eight successes.
+/// If the server gives no time, all requests wait as after any other failure; but if at least eight requests succeeded
+/// since the last 429, there is no wait, and the limit is lowered by only one eighth. Requests that wait for a permit
+/// do so as long as other requests succeed. They fail after two minutes without any success.
 ///
-/// What failed tries have cost is part of the usage in the end. Dropping the reply's future ends every wait.
+/// The usage of failed attempts is added to the usage of the result. Dropping the reply's future ends every wait.
 pub struct Retry<P> {
     inner: P,
     retries: u32,
@@ -47,7 +48,7 @@ pub struct Retry<P> {
 }
 
 impl<P: Provider> Retry<P> {
-    /// Asks `inner` again up to twice.
+    /// Wraps `inner` and retries a failed request up to twice.
     pub fn around(inner: P) -> Self {
         Self {
             inner,
@@ -57,15 +58,14 @@ impl<P: Provider> Retry<P> {
         }
     }
 
-    /// How many times a call may ask again. Default: 2.
+    /// The number of retries per call. Default: 2.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How many requests may be under way at once; the others wait for their turn, in order. Default: no limit. 0 counts
-    /// as 1.
+    /// The maximum number of concurrent requests; the others wait, in order. Default: no limit. 0 counts as 1.
     #[must_use]
     pub fn max_in_flight(mut self, requests: usize) -> Self {
         self.throttle = Limiter::new(requests);
@@ -118,7 +118,7 @@ impl<P: Provider> Retry<P> {
         result
     }
 
-    /// How long to wait before the next try, if there is one.
+    /// The time to wait before the next attempt; `None` if there is no next attempt.
     fn pause(&self, error: &ProviderError, tries: u32) -> Option<Duration> {
         let may_help = tries < self.retries && error.should_retry.unwrap_or_else(|| is_retryable(error, tries));
         let pause = error.retry_after.unwrap_or_else(|| backoff(tries + 1));
@@ -131,7 +131,7 @@ impl<P: Provider> Retry<P> {
     }
 }
 
-/// Whether the same request may go well later.
+/// Returns whether the same request may succeed later.
 fn is_retryable(error: &ProviderError, tries: u32) -> bool {
     use ProviderErrorKind::*;
     match error.kind {
@@ -144,16 +144,16 @@ fn is_retryable(error: &ProviderError, tries: u32) -> bool {
     }
 }
 
-/// Whether any of the reply has arrived, and was shown.
+/// Returns whether a part of the reply has arrived and was shown.
 fn has_arrived(error: &ProviderError) -> bool {
     error.partial.as_ref().is_some_and(|partial| {
         let is_said = partial.text.is_some() || partial.refusal.is_some() || !partial.tool_calls.is_empty();
-        // An empty reply may be thought of again.
+        // After an empty reply the model may reason again.
         is_said || partial.reasoning.is_some() && error.kind != ProviderErrorKind::EmptyResponse
     })
 }
 
-/// The error that a call ends with, given what earlier tries have cost.
+/// The error that a call ends with, including the usage of earlier attempts.
 fn final_error(mut error: ProviderError, spent: Option<Usage>) -> ProviderError {
     if let Some(spent) = spent {
         let partial = error.partial.get_or_insert_default();
@@ -172,7 +172,7 @@ fn sum(spent: Option<Usage>, usage: Option<Usage>) -> Option<Usage> {
     }
 }
 
-/// How many retries all calls together may make. What was long ago counts less and less.
+/// The number of retries that all calls together may make. Older calls count less and less.
 struct Budget {
     calls: f64,
     retries: f64,
@@ -180,13 +180,13 @@ struct Budget {
 }
 
 impl Budget {
-    /// A call begins.
+    /// Counts the start of a call.
     fn begin(&mut self) {
         self.decay();
         self.calls += 1.0;
     }
 
-    /// Pays for a retry, if there is enough.
+    /// Takes one retry from the budget; `false` if there is none left.
     fn spend(&mut self) -> bool {
         self.decay();
         let is_enough = self.retries + 1.0 <= (self.calls * SHARE).max(RESERVE);
@@ -226,9 +226,9 @@ impl<P: fmt::Debug> fmt::Debug for Retry<P> {
 }
 
 const RETRIES: u32 = 2;
-/// How many retries there are to each call.
+/// Retries per call.
 const SHARE: f64 = 0.2;
-/// How many retries there are however few calls are made.
+/// The number of retries that are allowed even if few calls are made.
 const RESERVE: f64 = 10.0;
-/// How long the budget remembers.
+/// The time over which the budget counts calls.
 const MEMORY: Duration = MAX_PAUSE;

@@ -1,5 +1,6 @@
-//! A provider that says what a script says: for tests of your own agents, demos and benchmarks. It needs no
-//! network and draws no random numbers.
+//! A provider whose replies come from a script: for tests of your own agents, demos and benchmarks.
+//!
+//! It needs no network and draws no random numbers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,9 +17,9 @@ use crate::reply::Reply;
 
 /// A model that follows a script.
 ///
-/// What an agent says is looked up by its name: first among the scripts for its input, then in its list of
-/// replies, then by the closure for everybody. An agent whose script has ended, or who has none, gets an error
-/// that says so.
+/// The reply for an agent is looked up by the agent's name: first in the scripts for the call's input, then in the
+/// agent's list of replies, then in the closure for all agents. An agent without a script, or whose script has ended,
+/// gets an error that says so.
 ///
 /// ```
 /// use agentouto::providers::scripted::Scripted;
@@ -49,7 +50,7 @@ pub struct Scripted {
 
 type Compute = Box<dyn Fn(&Request) -> ScriptedReply + Send + Sync>;
 
-/// What one agent says.
+/// The replies of one agent.
 #[derive(Default)]
 struct Script {
     by_input: HashMap<Arc<str>, Vec<ScriptedReply>>,
@@ -59,18 +60,18 @@ struct Script {
 }
 
 impl Scripted {
-    /// A model that knows nothing yet.
+    /// A model without any scripts.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A model whose every reply is computed from the request. It may be asked from many threads at once.
+    /// A model that computes every reply from the request. The closure may run on many threads at once.
     pub fn computed<R: Into<ScriptedReply>>(compute: impl Fn(&Request) -> R + Send + Sync + 'static) -> Self {
         Self::new().otherwise(compute)
     }
 
-    /// What `agent` says, in the order of its requests over all its calls. May be given in several parts.
+    /// Adds replies of `agent`, in the order of its requests over all its calls. May be called several times.
     #[must_use]
     pub fn replies(
         mut self,
@@ -81,7 +82,7 @@ impl Scripted {
         self
     }
 
-    /// What `agent` says in each call whose input is `input`, turn by turn.
+    /// Adds the replies of `agent`, turn by turn, for each call whose input is `input`.
     #[must_use]
     pub fn replies_to(
         mut self,
@@ -93,7 +94,7 @@ impl Scripted {
         self
     }
 
-    /// What `agent` says in each call whose input has no script of its own, turn by turn.
+    /// Adds the replies of `agent`, turn by turn, for each call whose input has no script of its own.
     #[must_use]
     pub fn replies_to_any(
         mut self,
@@ -104,7 +105,7 @@ impl Scripted {
         self
     }
 
-    /// What agents say who have no script.
+    /// Sets the closure that computes the replies of agents without a script.
     #[must_use]
     pub fn otherwise<R: Into<ScriptedReply>>(
         mut self,
@@ -114,7 +115,9 @@ impl Scripted {
         self
     }
 
-    /// Says whether its models can call functions. Default: that is not known. They do as the script says in any case.
+    /// Sets whether the models report support for function calling. Default: unknown.
+    ///
+    /// The replies follow the script in any case.
     #[must_use]
     pub fn function_calling(mut self, can: bool) -> Self {
         self.function_calling = Some(can);
@@ -185,7 +188,7 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// One reply in a script. Made from a [`Reply`] or a [`ProviderError`] by `into()`.
+/// One reply in a script. It is made from a [`Reply`] or a [`ProviderError`] by `into()`.
 #[derive(Clone, Debug)]
 pub struct ScriptedReply {
     outcome: ScriptedOutcome,
@@ -201,25 +204,25 @@ enum ScriptedOutcome {
 }
 
 impl ScriptedReply {
-    /// A failure instead of a reply.
+    /// A reply that fails with this error.
     #[must_use]
     pub fn error(error: ProviderError) -> Self {
         Self::new(ScriptedOutcome::Error(error))
     }
 
-    /// A panic instead of a reply.
+    /// A reply that panics.
     pub fn panic(message: impl Into<String>) -> Self {
         Self::new(ScriptedOutcome::Panic(message.into()))
     }
 
-    /// The same, this much later on tokio's clock.
+    /// Delays the reply by this time on tokio's clock.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The same, shown in these pieces while it grows, evenly over its delay.
+    /// Streams the reply in these pieces, spread evenly over its delay.
     #[must_use]
     pub fn in_pieces<P: Into<Arc<str>>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
         self.pieces = pieces.into_iter().map(Into::into).collect();

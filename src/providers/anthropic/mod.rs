@@ -1,4 +1,4 @@
-//! Anthropic's Messages, and other servers that speak it.
+//! Anthropic's Messages, for Anthropic and the other servers that support it.
 //!
 //! Follows the [API reference](https://docs.anthropic.com/en/api/messages) and its
 //! [streaming](https://docs.anthropic.com/en/api/messages-streaming).
@@ -21,30 +21,32 @@ use crate::providers::http::wire_format::{Vendor, WireFormat};
 /// let llama = Anthropic::keyless("http://localhost:8080");
 /// ```
 ///
-/// The base URL is what stands before `/v1/messages`, with or without the `/v1`; default `https://api.anthropic.com`. Environment:
-/// `ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`.
+/// The base URL is the part before `/v1/messages`, with or without the `/v1`; default `https://api.anthropic.com`.
+/// Environment variables: `ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`.
 ///
-/// **Settings.** The API needs a limit of tokens. Where the agent has none it is 32,000 from Claude 3.7 on, 8,192 (3.5) or
-/// 4,096 (3) before that, and 8,192 for models of others, with at least 4,096 beside a budget.
+/// **Settings.** The API requires a limit of tokens. If the agent has none, it is 32,000 from Claude 3.7 on, 8,192 for
+/// 3.5, 4,096 for 3, and 8,192 for other models, and at least 4,096 more than a budget.
 ///
-/// [`Reasoning`](crate::Reasoning) becomes
-/// [adaptive thinking](https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking) with its effort from
-/// Claude 4.6 on, and its thoughts are asked for as a summary. Older models think
-/// [with a budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking); so does 4.6 if there is one.
-/// An effort without a budget stands for 1,024 (low), 4,096 (medium) or 16,384 (high) tokens, less where the limit of
-/// tokens is lower. A budget below 1,024 is raised to that. [`Effort::None`](crate::Effort) turns thinking off, or is
-/// effort `low` for models that always think.
+/// [`Reasoning`](crate::Reasoning) becomes [adaptive
+/// thinking](https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking) with its effort from Claude 4.6
+/// on, with a summary of the thoughts. Older models think [with a
+/// budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking); so does 4.6 if a budget is set. An
+/// effort without a budget stands for 1,024 (low), 4,096 (medium) or 16,384 (high) tokens, or fewer if the limit of
+/// tokens is lower. A budget below 1,024 is raised to 1,024. [`Effort::None`](crate::Effort) turns thinking off; for
+/// models that always think, it is sent as effort `low`.
 ///
-/// A temperature is not sent beside it, and not at all from Claude 4.7 on, which refuses one.
-/// [`extra`](crate::Agent::extra) overrides all this. Prompt caching: `extra("cache_control", json!({"type": "ephemeral"}))`.
+/// A temperature is not sent together with reasoning, and never from Claude 4.7 on, which refuses one.
+/// [`extra`](crate::Agent::extra) overrides all this. Prompt caching: `extra("cache_control", json!({"type":
+/// "ephemeral"}))`.
 ///
 /// **Attachments.** An image becomes an `image`, a document a `document` (text as text, anything else as PDF), both in
-/// messages and in results of tools. What the API does not take, such as a sound, an archive or a picture of more than
-/// 5 MiB in base64, the model is told of in text. A text without a letter is sent as `(no text)`, or left out of a reply.
-/// What another model attached to a reply is named in its text: `[attached: image/png a.png]`.
+/// messages and in results of tools. If the API does not accept an attachment, such as audio, an archive or an image of
+/// more than 5 MiB in base64, the model gets a note in the text instead. A text of only white space is sent as `(no
+/// text)`, or left out of a reply. An attachment of another model's reply is named in its text: `[attached: image/png
+/// a.png]`.
 ///
-/// **Reasoning** goes back to the server with its signatures, in its place among the blocks of the reply; so do the
-/// blocks of tools that the server runs itself.
+/// **Reasoning** is sent back to the server with its signatures, in its position among the blocks of the reply; so are
+/// the blocks of tools that the server runs itself.
 pub type Anthropic = Api<Messages>;
 
 /// The wire format of [`Anthropic`].
@@ -83,5 +85,5 @@ impl WireFormat for Messages {
     }
 }
 
-/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds what this format needs.
+/// The key of this format's data in [`Reply::opaque`](crate::Reply::opaque).
 const OPAQUE: &str = "messages";

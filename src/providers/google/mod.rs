@@ -1,4 +1,4 @@
-//! Google's `generateContent`, through which Gemini and Gemma are reached.
+//! Google's `generateContent`, the format of Gemini and Gemma.
 //!
 //! Follows the [API reference](https://ai.google.dev/api/generate-content).
 
@@ -20,28 +20,29 @@ use crate::providers::http::wire_format::{Vendor, WireFormat};
 /// let proxy = Google::keyless("http://localhost:8080");
 /// ```
 ///
-/// The base URL is what stands before `/models`; where no part of it is a version of the API, `/v1beta` is added.
-/// Default `https://generativelanguage.googleapis.com`. A model whose name has a `/`, such as `tunedModels/…`, takes the
-/// place of `models/…` there. Environment: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
+/// The base URL is the part before `/models`; if no part of it is a version of the API, `/v1beta` is added. Default
+/// `https://generativelanguage.googleapis.com`. A model whose name contains a `/`, such as `tunedModels/…`, replaces
+/// `models/…` in the path. Environment variables: `GEMINI_API_KEY` or else `GOOGLE_API_KEY`; `GOOGLE_GEMINI_BASE_URL`.
 ///
-/// **Settings.** Temperature and limit of tokens are sent as they are. [`Reasoning`](crate::Reasoning) becomes a
-/// [level of thinking](https://ai.google.dev/gemini-api/docs/thinking) from Gemini 3 on, and a budget before that; thoughts
-/// are asked for. An effort without a budget stands for 1,024 (low), 8,192 (medium) or 24,576 (high) tokens, which is what
-/// [Google's own mapping](https://ai.google.dev/gemini-api/docs/openai#thinking) says. A budget that a model does not take
-/// is raised or lowered to the nearest that it does. [`Effort::None`](crate::Effort) is a budget of 0, or the least that
-/// a model takes that always thinks. [`extra`](crate::Agent::extra) overrides this:
+/// **Settings.** Temperature and limit of tokens are sent unchanged. [`Reasoning`](crate::Reasoning) becomes a
+/// [thinking level](https://ai.google.dev/gemini-api/docs/thinking) from Gemini 3 on, and a budget before that;
+/// thoughts are requested. An effort without a budget stands for 1,024 (low), 8,192 (medium) or 24,576 (high) tokens,
+/// as in [Google's own mapping](https://ai.google.dev/gemini-api/docs/openai#thinking). A budget that a model does not
+/// accept is raised or lowered to the nearest that it does. [`Effort::None`](crate::Effort) is a budget of 0, or the
+/// lowest one that a model accepts if it always thinks. [`extra`](crate::Agent::extra) overrides this:
 /// `extra("generationConfig", json!({"thinkingConfig": {"thinkingLevel": "high"}}))`.
 ///
-/// **Attachments** become `inlineData`, or `fileData` where they have an address. Those of tool results stand within the
-/// result from Gemini 3 on, and follow in a message of their own before that. What the API does not take, such as an
-/// archive, or more than 20 MiB in base64, the model is told of in text. What the model makes
-/// itself, such as pictures, is in [`Reply::attachments`](crate::Reply::attachments), and goes back in its part of the reply.
+/// **Attachments** become `inlineData`, or `fileData` if they have an address. Attachments of tool results are part of
+/// the result from Gemini 3 on, and follow in a separate message before that. If the API does not accept an attachment,
+/// such as an archive or more than 20 MiB in base64, the model gets a note in the text instead. Files that the model
+/// generates, such as images, are in [`Reply::attachments`](crate::Reply::attachments), and are sent back in their part
+/// of the reply.
 ///
-/// **Reasoning** goes back to the server as its
-/// [thought signatures](https://ai.google.dev/gemini-api/docs/thought-signatures), each in its part of the reply; so do
-/// the parts of tools that the server runs itself. The thoughts themselves do not, unless they are signed. Tool calls
-/// that another provider made have no signatures. Google asks for none in a [`history`](crate::Forward::history), but
-/// Gemini 3 refuses to go on with a call in whose midst the provider was changed.
+/// **Reasoning** is sent back to the server as its [thought
+/// signatures](https://ai.google.dev/gemini-api/docs/thought-signatures), each in its part of the reply; so are the
+/// parts of tools that the server runs itself. The thoughts themselves are sent back only if they are signed. Tool
+/// calls that another provider made have no signatures. Google requires none in a [`history`](crate::Forward::history),
+/// but Gemini 3 refuses to continue a call whose provider was changed in the middle.
 pub type Google = Api<GenerateContent>;
 
 /// The wire format of [`Google`].
@@ -68,7 +69,7 @@ impl WireFormat for GenerateContent {
             ResponseMode::Json => "generateContent",
             ResponseMode::EventStream => "streamGenerateContent?alt=sse",
         };
-        // Google's own clients name the server alone, gateways often the version too.
+        // Google's own clients give only the host, gateways often give the version too.
         let path = address.split_once("://").map_or(address, |(_, rest)| rest).split('/').skip(1);
         let mut versions = path.filter_map(|part| part.strip_prefix('v'));
         let version = if versions.any(|rest| rest.starts_with(char::is_numeric)) { "" } else { "/v1beta" };
@@ -84,5 +85,5 @@ impl WireFormat for GenerateContent {
     }
 }
 
-/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds what this format needs.
+/// The key of this format's data in [`Reply::opaque`](crate::Reply::opaque).
 const OPAQUE: &str = "generate_content";

@@ -1,4 +1,4 @@
-//! A vendor's API as users meet it: one [`Api`] for all wire formats, asked through [`Retry`].
+//! A vendor's API as users configure it: one [`Api`] for all wire formats, which sends its requests through [`Retry`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,37 +16,41 @@ use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::providers::retry::Retry;
 use crate::reply::Reply;
 
-/// A server that speaks the wire format `W`; use it by its names [`OpenAi`](crate::providers::openai::OpenAi),
-/// [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses), [`Anthropic`](crate::providers::anthropic::Anthropic) and
-/// [`Google`](crate::providers::google::Google).
+/// A server that speaks the wire format `W`.
 ///
-/// All calls share its connections (HTTP/2 where the server offers it, a hundred requests on each), its budget of
-/// retries and its limit of requests at once: see [`Retry`]. Failed requests are tried again up to twice. An error names the server's id of the request.
+/// Use it by its names [`OpenAi`](crate::providers::openai::OpenAi),
+/// [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses),
+/// [`Anthropic`](crate::providers::anthropic::Anthropic) and [`Google`](crate::providers::google::Google).
 ///
-/// A reply is asked for piece by piece when somebody looks on; both ways end in the same [`Reply`]. When a call is
-/// cancelled its request is dropped with it, and the connection is closed (HTTP/2: the stream is reset).
+/// All calls share its connections (HTTP/2 if the server offers it, with a hundred requests on each connection), its
+/// budget of retries and its limit of concurrent requests: see [`Retry`]. A failed request is retried up to twice.
+/// Errors contain the server's request id.
 ///
-/// Keys are shown nowhere: neither by `Debug` nor in errors, events or traces. No redirect to another scheme, host
-/// or port is followed.
+/// A reply is streamed if the call has an observer, unless [`streaming`](Self::streaming) says otherwise; with and
+/// without streaming, the result is the same [`Reply`]. When a call is cancelled, its request is dropped and the
+/// connection is closed (HTTP/2: the stream is reset).
+///
+/// Keys are never shown: not by `Debug`, and not in errors, events or traces. Redirects to another scheme, host or port
+/// are not followed.
 pub struct Api<W: WireFormat> {
     retry: Retry<Endpoint<W>>,
     function_calling: Option<bool>,
 }
 
-/// When a reply is asked for piece by piece.
+/// The rule that decides if a reply is streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// When somebody looks on.
+    /// Streams if the call has an observer.
     #[default]
     WhenObserved,
-    /// Always: what has arrived is known even when the rest fails.
+    /// Always streams, so that the part of a reply that has arrived is known even when the rest fails.
     Always,
-    /// Never, for servers that cannot.
+    /// Never streams, for servers that do not support it.
     Never,
 }
 
 impl<W: WireFormat> Api<W> {
-    /// The vendor itself, with a key. Space around the key is dropped.
+    /// The vendor itself, with a key. White space around the key is removed.
     pub fn new(key: impl Into<SecretString>) -> Self {
         let key = SecretString::from(key.into().expose_secret().trim());
         let mut api = Self::keyless(W::VENDOR.address);
@@ -54,7 +58,7 @@ impl<W: WireFormat> Api<W> {
         api
     }
 
-    /// A server at an address that asks for no key.
+    /// A server at `base_url` that requires no key.
     #[must_use]
     pub fn keyless(base_url: &str) -> Self {
         let mut http = HttpClient::default();
@@ -72,12 +76,13 @@ impl<W: WireFormat> Api<W> {
         Self { retry: Retry::around(endpoint), function_calling: None }.base_url(base_url)
     }
 
-    /// With the key, and the address if there is one, in the environment. The documentation of each name of this type
-    /// says in which variables.
+    /// The vendor with the key, and the base URL if one is set, from environment variables.
+    ///
+    /// The documentation of each name of this type lists its variables.
     ///
     /// # Errors
     ///
-    /// When no key is set there, or an empty one.
+    /// When no key is set, or it is empty.
     pub fn from_env() -> Result<Self, ProviderError> {
         let variable = |name: &&str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let key = W::VENDOR.key_variables.iter().find_map(variable).ok_or_else(|| {
@@ -91,7 +96,7 @@ impl<W: WireFormat> Api<W> {
         })
     }
 
-    /// Another server. Default: the vendor's.
+    /// Sets the base URL of another server. Default: the vendor's.
     #[must_use]
     pub fn base_url(mut self, base_url: &str) -> Self {
         let address = base_url.trim().trim_end_matches('/');
@@ -101,16 +106,19 @@ impl<W: WireFormat> Api<W> {
         self
     }
 
-    /// Sends a header with every request, in place of one of the same name. Its value counts as a secret.
+    /// Sends a header with every request. It replaces a header of the same name. Its value is treated as a secret.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<SecretString>) -> Self {
         self.endpoint().http.secret_header(name, "", value.into());
         self
     }
 
-    /// Sends a header whose value is asked for before each request, in place of one of the same name: a token that
-    /// expires, of Vertex, Entra or Bedrock. Its value counts as a secret. The source keeps a value itself as long as that
-    /// is good. It has the time of the request, whose error its error is; it is dropped when the call is cancelled.
+    /// Sends a header whose value is requested from `source` before each request, such as a token for Vertex, Entra or
+    /// Bedrock that expires.
+    ///
+    /// It replaces a header of the same name, and its value is treated as a secret. The source itself caches a value
+    /// for as long as it is valid. Its time counts towards the request's timeout, and its error becomes the request's
+    /// error. When the call is cancelled, the source's future is dropped.
     ///
     /// ```
     /// use agentouto::ProviderError;
@@ -142,52 +150,54 @@ impl<W: WireFormat> Api<W> {
         self.endpoint().profile = Some(profile);
     }
 
-    /// When to ask for the reply piece by piece. Default: when somebody looks on.
+    /// Sets when replies are streamed. Default: if the call has an observer.
     #[must_use]
     pub fn streaming(mut self, streaming: Streaming) -> Self {
         self.endpoint().streaming = streaming;
         self
     }
 
-    /// How long connecting may take. Default: 10 seconds.
+    /// The timeout for connecting. Default: 10 seconds.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.endpoint().http.connect_timeout = limit;
         self
     }
 
-    /// For how long nothing may arrive of a reply that has begun. Default: 60 seconds. A reply begins with the first piece
-    /// of its text, of a tool call or of an attachment. Until then the model is at work, which
-    /// [`total_timeout`](Self::total_timeout) alone limits, whether somebody looks on or not.
+    /// The longest time without new data once a reply has begun. Default: 60 seconds.
+    ///
+    /// A reply begins with the first piece of its text, of a tool call or of an attachment. Until then only
+    /// [`total_timeout`](Self::total_timeout) limits the model, with or without an observer.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.endpoint().http.idle_timeout = limit;
         self
     }
 
-    /// How long one try may take, however much arrives. Default: 600 seconds. `Duration::MAX` stands for no limit.
+    /// The timeout of one attempt, even while data arrives. Default: 600 seconds. `Duration::MAX` means no limit.
     #[must_use]
     pub fn total_timeout(mut self, limit: Duration) -> Self {
         self.endpoint().http.total_timeout = limit;
         self
     }
 
-    /// How many times a failed request is tried again, where that may help. Default: 2. See [`Retry`].
+    /// The number of retries of a failed request, if a retry may help. Default: 2. See [`Retry`].
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retry = self.retry.retries(retries);
         self
     }
 
-    /// How many requests may be under way at once; the others wait for their turn, in order. Default: no limit.
+    /// The maximum number of concurrent requests; the others wait, in order. Default: no limit.
     #[must_use]
     pub fn max_in_flight(mut self, requests: usize) -> Self {
         self.retry = self.retry.max_in_flight(requests);
         self
     }
 
-    /// Whether the models that are served can call functions.
-    /// Default: those of the vendor can; of another server it is not known.
+    /// Sets whether the server's models support function calling.
+    ///
+    /// Default: `true` for the vendor's own server; unknown for another server.
     #[must_use]
     pub fn function_calling(mut self, can: bool) -> Self {
         self.function_calling = Some(can);
@@ -209,7 +219,7 @@ impl<W: WireFormat> Provider for Api<W> {
     }
 
     fn function_calling(&self, _: &str) -> Option<bool> {
-        // What the vendors themselves serve today can; what others serve at their addresses, nobody knows.
+        // All models that the vendors serve today support it; at another address nothing is known.
         let endpoint = self.retry.inner();
         let is_vendor = endpoint.address == W::VENDOR.address;
         self.function_calling.or(W::function_calling(endpoint.profile())).or(is_vendor.then_some(true))
@@ -219,7 +229,7 @@ impl<W: WireFormat> Provider for Api<W> {
 impl<W: WireFormat> fmt::Debug for Api<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Endpoint { address, streaming, .. } = self.retry.inner();
-        // Without a password or a query, which may be secrets.
+        // Without a password or a query, because these may be secrets.
         let address = address.split('?').next().and_then(|address| address.rsplit('@').next());
         f.debug_struct(W::VENDOR.name).field("address", &address).field("streaming", streaming).finish_non_exhaustive()
     }

@@ -1,15 +1,15 @@
-//! The shared part of all providers that speak HTTP: from a request to the bytes on the wire, and back to a reply.
+//! The shared part of all HTTP providers: encodes a request, sends it, and decodes the reply.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `api` | the provider that users configure: keys, addresses, timeouts |
-//! | `endpoint` | sends one request and reads the response, whole or event by event |
+//! | `endpoint` | sends one request and reads the response, as JSON or event by event |
 //! | `encode` | writes the request's body; each message is encoded once |
-//! | `wire_format` | the trait that each format implements, and fields that may be odd |
-//! | `client` | bytes, deadlines, status codes, headers that stay secret |
+//! | `wire_format` | the trait that each format implements, and lenient types for fields |
+//! | `client` | connections, timeouts, status codes, headers that stay secret |
 //! | `sse` | server-sent events |
 //! | `reply_builder` | the reply, as its pieces arrive |
-//! | `error_body`, `retry_after` | what a server says about a failure |
+//! | `error_body`, `retry_after` | the server's words about an error |
 
 pub(crate) mod api;
 pub(crate) mod client;

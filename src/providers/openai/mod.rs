@@ -1,7 +1,7 @@
-//! OpenAI's Chat Completions, and the many servers that speak it too.
+//! OpenAI's Chat Completions, for OpenAI and the many other servers that support it.
 //!
-//! Follows the [API reference](https://platform.openai.com/docs/api-reference/chat), and reads what other
-//! servers make of it.
+//! Follows the [API reference](https://platform.openai.com/docs/api-reference/chat), and reads the variants of other
+//! servers.
 
 mod profile;
 mod reply;
@@ -26,34 +26,37 @@ use crate::providers::http::wire_format::{Vendor, WireFormat};
 /// let azure = OpenAi::keyless("https://….openai.azure.com/openai/v1").header("api-key", "…");
 /// ```
 ///
-/// The base URL is what stands before `/chat/completions`; default `https://api.openai.com/v1`. Environment:
+/// The base URL is the part before `/chat/completions`; default `https://api.openai.com/v1`. Environment variables:
 /// `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
 ///
-/// **OpenAI's own models** from GPT-5.4 on refuse tools beside reasoning here, and every agent has tools. Without
-/// [`reasoning`](crate::Agent::reasoning) they do not reason; with it, the call fails and says so. For tools and
-/// reasoning use [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses).
+/// **OpenAI's own models** from GPT-5.4 on refuse tools together with reasoning in this format, and every agent has
+/// tools. Without [`reasoning`](crate::Agent::reasoning) these models do not reason; with it, the call fails with an
+/// error that says so. For tools and reasoning use
+/// [`OpenAiResponses`](crate::providers::openai_responses::OpenAiResponses).
 ///
-/// **Settings.** Of [`Reasoning`](crate::Reasoning) the effort is sent (`reasoning_effort`), the budget is not; a
-/// temperature is not sent beside it, nor to OpenAI's models that reason. The limit of tokens is `max_completion_tokens`, or
-/// `max_tokens` where the [`Profile`] says so.
+/// **Settings.** The effort of [`Reasoning`](crate::Reasoning) is sent (`reasoning_effort`), its budget is not. A
+/// temperature is not sent together with an effort, nor to OpenAI's reasoning models. The limit of tokens is sent as
+/// `max_completion_tokens`, or as `max_tokens` if the [`Profile`] says so.
 ///
-/// **Attachments.** An image becomes an `image_url`, a sound an `input_audio`, a document a `file`. The
-/// API takes documents as PDF only, so text becomes text; what it does not take, such as an archive, or more than 20 MiB
-/// in base64, the model is told of in text. It takes sounds and documents as bytes only; of those that have an address, the model is told the
-/// address. It takes no attachments in the result of a tool either: they follow in a user message, after
-/// the results of the same turn. What a model attached to a reply of its own is named in its text:
-/// `[attached: image/png a.png]`.
+/// **Attachments.** An image becomes an `image_url`, audio an `input_audio`, a document a `file`. The API accepts
+/// documents only as PDF, so a text document is sent as text. If the API does not accept an attachment, such as an
+/// archive or more than 20 MiB in base64, the model gets a note in the text instead. Audio and documents are accepted
+/// only as bytes; for those given by an address, the model gets the address in the text. The API accepts no attachments
+/// in the result of a tool: they follow in a user message, after the results of the same turn. An attachment of the
+/// model's own reply is named in the text of that reply: `[attached: image/png a.png]`.
 ///
-/// **Reasoning** goes back to the server in the field it came in (`reasoning_content`, `reasoning` or
-/// `reasoning_details`) as long as the model is at work with tools, because
-/// [some](https://api-docs.deepseek.com/guides/thinking_mode) [servers](https://openrouter.ai/docs/use-cases/reasoning-tokens)
-/// need it there; so do the signatures of
+/// **Reasoning** is sent back to the server in the field in which it arrived (`reasoning_content`, `reasoning` or
+/// `reasoning_details`) while the model works with tools, because
+/// [some](https://api-docs.deepseek.com/guides/thinking_mode)
+/// [servers](https://openrouter.ai/docs/use-cases/reasoning-tokens) require that. So are the signatures of
 /// [Gemini's](https://ai.google.dev/gemini-api/docs/thought-signatures) tool calls (`extra_content`).
 pub type OpenAi = Api<ChatCompletions>;
 
 impl OpenAi {
-    /// The server's own way to speak the format. Default: as its address says; a server behind a proxy or at an address
-    /// of your own needs this, such as `Profile::Mistral` for Mistral's models on vLLM.
+    /// Sets the server's variant of the format. Default: derived from the address.
+    ///
+    /// A server behind a proxy or at an address of your own needs this, such as `Profile::Mistral` for Mistral's models
+    /// on vLLM.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.set_profile(profile);
@@ -110,5 +113,5 @@ impl WireFormat for ChatCompletions {
     }
 }
 
-/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds what this format needs.
+/// The key of this format's data in [`Reply::opaque`](crate::Reply::opaque).
 const OPAQUE: &str = "chat_completions";

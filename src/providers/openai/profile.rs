@@ -1,25 +1,26 @@
-//! The ways in which servers that speak Chat Completions differ from OpenAI, as of 2026-11-22. Nothing here asks a server.
+//! The differences between OpenAI and other servers that speak Chat Completions, as of 2026-11-22.
+//!
+//! Nothing here sends a request.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// A server's own way to speak Chat Completions. It is known by the address, or
-/// [chosen](super::OpenAi::profile).
+/// A server's variant of Chat Completions, derived from the address or [set](super::OpenAi::profile).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Profile {
-    /// OpenAI, and all servers that do as it does: Azure, OpenRouter, xAI, vLLM, Bedrock, Together, llama.cpp.
+    /// OpenAI, and all servers that behave like it: Azure, OpenRouter, xAI, vLLM, Bedrock, Together, llama.cpp.
     #[default]
     OpenAi,
-    /// Servers that know the limit of output tokens as `max_tokens` only, such as
+    /// Servers that know the limit of output tokens only as `max_tokens`, such as
     /// [Ollama](https://docs.ollama.com/api/openai-compatibility), LM Studio and
-    /// [DeepSeek](https://api-docs.deepseek.com/api/create-chat-completion). They ignore the other name without a word.
+    /// [DeepSeek](https://api-docs.deepseek.com/api/create-chat-completion). They silently ignore the other name.
     MaxTokens,
-    /// [Mistral](https://docs.mistral.ai/api/#tag/chat): `max_tokens`; ids of tool calls of nine letters and digits; and
-    /// no `user` message behind a result of a tool, so an `assistant` message stands between them. Also for Mistral's
-    /// models on vLLM, whose template asks for the same.
+    /// [Mistral](https://docs.mistral.ai/api/#tag/chat): `max_tokens`; tool call ids of nine letters and digits; and no
+    /// `user` message directly after a tool result, so an `assistant` message is inserted between them. Also for
+    /// Mistral's models on vLLM, whose template requires the same.
     Mistral,
-    /// [Groq](https://console.groq.com/docs/reasoning): reasoning does not go back but to `gpt-oss`.
+    /// [Groq](https://console.groq.com/docs/reasoning): reasoning is sent back only to `gpt-oss`.
     Groq,
     /// [Perplexity](https://docs.perplexity.ai/api-reference/chat-completions-post): `max_tokens`, and no tools.
     Perplexity,
@@ -52,17 +53,17 @@ impl Profile {
         }
     }
 
-    /// What the model says between the results of tools and a message of the user.
+    /// The text of the assistant message between tool results and a user message, if the server requires one.
     pub(super) fn before_user(self) -> Option<&'static str> {
         (self == Self::Mistral).then_some("OK")
     }
 
-    /// Whether a model sees its reasoning again.
+    /// Returns whether reasoning is sent back to the model.
     pub(super) fn returns_reasoning(self, model: &str) -> bool {
         self != Self::Groq || model.contains("gpt-oss")
     }
 
-    /// The id of a tool call in a form that the server takes.
+    /// The id of a tool call in a form that the server accepts.
     pub(super) fn id(self, id: &str) -> Cow<'_, str> {
         let is_fine = id.len() == MISTRAL_ID && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if self != Self::Mistral || is_fine {

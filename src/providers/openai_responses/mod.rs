@@ -1,7 +1,7 @@
-//! OpenAI's Responses, and the servers that speak it too.
+//! OpenAI's Responses, for OpenAI and the other servers that support it.
 //!
-//! Follows the [API reference](https://platform.openai.com/docs/api-reference/responses), its
-//! [streaming events](https://platform.openai.com/docs/api-reference/responses-streaming) and the guide to
+//! Follows the [API reference](https://platform.openai.com/docs/api-reference/responses), its [streaming
+//! events](https://platform.openai.com/docs/api-reference/responses-streaming) and the guide to
 //! [reasoning](https://platform.openai.com/docs/guides/reasoning).
 
 mod reply;
@@ -23,32 +23,33 @@ use crate::providers::openai::ChatCompletions;
 /// let llama = OpenAiResponses::keyless("http://localhost:8080/v1");
 /// ```
 ///
-/// The base URL is what stands before `/responses`; default `https://api.openai.com/v1`. Environment:
+/// The base URL is the part before `/responses`; default `https://api.openai.com/v1`. Environment variables:
 /// `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
 ///
-/// **Settings.** The system prompt is sent as `instructions`, the limit of tokens as `max_output_tokens`. Of
-/// [`Reasoning`](crate::Reasoning) the effort is sent, the budget is not; a temperature is not sent beside it, nor to
-/// OpenAI's models that reason. [`Effort::None`](crate::Effort) is the least effort that a model takes. Tools are sent with `strict: false`, because the API would change their schemas otherwise.
+/// **Settings.** The system prompt is sent as `instructions`, the limit of tokens as `max_output_tokens`. The effort of
+/// [`Reasoning`](crate::Reasoning) is sent, its budget is not. A temperature is not sent together with an effort, nor
+/// to OpenAI's reasoning models. [`Effort::None`](crate::Effort) becomes the lowest effort that the model accepts.
+/// Tools are sent with `strict: false`, because the API would change their schemas otherwise.
 ///
-/// **Summaries** of the reasoning are not asked for: some models give them to
-/// [verified organizations](https://help.openai.com/en/articles/10910291-api-organization-verification) only. Ask by
+/// **Summaries** of the reasoning are not requested: some models give them only to [verified
+/// organizations](https://help.openai.com/en/articles/10910291-api-organization-verification). To request them, use
 /// `extra("reasoning", json!({"summary": "auto"}))`; see [`extra`](crate::Agent::extra).
 ///
-/// **Attachments.** An image becomes an `input_image`, a document an `input_file`, in what a user says and in the
-/// result of a tool. What the API does not take, such as a sound, an archive or more than 20 MiB in
-/// base64, the model is told of in text. What a model
-/// attached to a reply goes back as the item that it came in, or else is named in the text: `[attached: image/png a.png]`.
+/// **Attachments.** An image becomes an `input_image`, a document an `input_file`, both in user messages and in the
+/// result of a tool. If the API does not accept an attachment, such as audio, an archive or more than 20 MiB in base64,
+/// the model gets a note in the text instead. An attachment of the model's own reply is sent back as the item in which
+/// it arrived, or else named in the text: `[attached: image/png a.png]`.
 ///
-/// **Reasoning** and the items of built-in tools go back to the server as they came, so that the model need not think
-/// again; so does the `phase` of a message. When the agent has an effort, the server is asked for the reasoning in
-/// [encrypted form](https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items), by `include`. Models
-/// that do not reason refuse that, so otherwise it is not asked for.
+/// **Reasoning** and the items of built-in tools are sent back to the server unchanged, so that the model need not
+/// reason again; so is the `phase` of a message. When the agent has an effort, the reasoning is requested in [encrypted
+/// form](https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items), by `include`. Models without
+/// reasoning refuse that, so otherwise it is not requested.
 ///
-/// **Storage.** Whether a server keeps the replies is its own default; OpenAI does. With `extra("store", false)` it
-/// does not, and all that it needs to know travels with each request. Reasoning that is not encrypted cannot go back
-/// then: of a reply with such reasoning, text and tool calls go back alone. For a model that reasons unasked, add
-/// `extra("include", json!(["reasoning.encrypted_content"]))`. An organization without data retention needs the same
-/// settings.
+/// **Storage.** Each server has its own default for storing replies; OpenAI stores them. With `extra("store", false)`
+/// the server does not, and each request contains all that it needs. Reasoning that is not encrypted cannot be sent
+/// back then: of a reply with such reasoning, only the text and the tool calls are sent back. For a model that reasons
+/// by default, add `extra("include", json!(["reasoning.encrypted_content"]))`. An organization without data retention
+/// needs the same settings.
 pub type OpenAiResponses = Api<Responses>;
 
 /// The wire format of [`OpenAiResponses`].
@@ -79,5 +80,5 @@ impl WireFormat for Responses {
     }
 }
 
-/// The key under which [`Reply::opaque`](crate::Reply::opaque) holds the output items that the server must see again.
+/// The key in [`Reply::opaque`](crate::Reply::opaque) of the output items that the server needs back.
 const OPAQUE: &str = "responses";
