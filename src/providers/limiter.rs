@@ -1,9 +1,9 @@
-//! How many requests may be under way to one server at once, and when.
+//! The limit of concurrent requests to one server, and pauses that the server asks for.
 //!
-//! There is no limit but a given one, until the server says that there were too many: then everybody waits for as long
-//! as it asks, half as many go on from there, and with every few successes one more
-//! ([AIMD](https://en.wikipedia.org/wiki/Additive_increase/multiplicative_decrease)). Where most requests go well
-//! nobody waits, unless the server asks for it, and there are only a few less.
+//! Until the server says that there were too many requests, the only limit is a configured one. After that, all
+//! requests wait for as long as the server asks, half as many may be in flight, and the limit grows by one with every
+//! few successes ([AIMD](https://en.wikipedia.org/wiki/Additive_increase/multiplicative_decrease)). If most requests
+//! succeed and the server asks for no pause, there is no wait, and the limit is lowered only a little.
 
 use std::pin::pin;
 
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The limit of one provider.
+/// The limiter of one provider's requests.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     permits: Semaphore,
@@ -22,26 +22,26 @@ pub(crate) struct Limiter {
 
 #[derive(Debug)]
 struct State {
-    /// The most requests that ever may be under way.
+    /// The configured limit.
     most: usize,
-    /// The most for now.
+    /// The current limit.
     limit: usize,
-    /// How many of those under way must not be replaced by another when they end.
+    /// The number of requests in flight whose permits are not returned when they end.
     surplus: usize,
-    /// How many ended well since the limit was lowered.
+    /// The number of successes since the limit was last lowered.
     successes: usize,
-    /// How many times in a row it was lowered without a success in between.
+    /// The number of times in a row that the limit was lowered without a success in between.
     refusals_in_a_row: u32,
-    /// Since when nothing went well.
+    /// The time of the first refusal since the last success.
     refused_since: Option<Instant>,
-    /// Nobody begins before.
+    /// The end of the current pause: no request begins before it.
     resumes: Option<Instant>,
-    /// When the limit was lowered last, which what began before says nothing about.
+    /// The time when the limit was last lowered. Refusals of requests that began earlier do not lower it again.
     lowered: Option<Instant>,
 }
 
 impl Limiter {
-    /// Lets at most so many requests be under way at once.
+    /// Allows at most `most` requests in flight.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         let state = State {
@@ -57,15 +57,18 @@ impl Limiter {
         Self { permits: Semaphore::new(most), state: Mutex::new(state) }
     }
 
-    /// Waits, in the order of arrival, until a request may begin. Dropped, it gives its place to the next.
+    /// Waits, in the order of arrival, until a request may begin. Dropping the future gives its turn to the next one.
     ///
-    /// The wait has no end of its own as long as other requests go well. `Err`: for a long time, which is told, the
-    /// server has refused every request as one too many.
+    /// There is no timeout as long as other requests succeed.
+    ///
+    /// # Errors
+    ///
+    /// When the server has refused every request as one too many for a long time; the error is that time.
     pub(crate) async fn acquire(&self) -> Result<Permit<'_>, Duration> {
         let mut acquiring = pin!(self.permits.acquire());
         let permit = loop {
             match timeout(MAX_PAUSE, acquiring.as_mut()).await {
-                // Nobody closes the semaphore.
+                // The semaphore is never closed.
                 Ok(permit) => break permit.ok(),
                 Err(_) => match self.state().refused_since.map(|since| since.elapsed()) {
                     Some(refused) if refused >= MAX_PAUSE => return Err(refused),
@@ -74,7 +77,7 @@ impl Limiter {
             }
         };
         while let Some(resumes) = self.paused_until() {
-            // Not all in the same moment.
+            // Spread, so that the waiting requests do not all begin in the same moment.
             sleep_until(resumes + SPREAD.mul_f64(fastrand::f64())).await;
         }
         Ok(Permit { throttle: self, permit, begun: Instant::now() })
@@ -84,7 +87,7 @@ impl Limiter {
         self.state().resumes.filter(|resumes| *resumes > Instant::now())
     }
 
-    /// Lets that many eighths of what is under way go on.
+    /// Lowers the limit to this many eighths of the requests in flight.
     fn lower(&self, state: &mut State, eighths: usize) {
         let places = state.limit + state.surplus;
         let under_way = places - self.permits.available_permits().min(places);
@@ -99,7 +102,7 @@ impl Limiter {
     }
 }
 
-/// The right to have one request under way. It ends when this is dropped.
+/// The permission to have one request in flight. Dropping it ends that permission.
 #[derive(Debug)]
 pub(crate) struct Permit<'t> {
     throttle: &'t Limiter,
@@ -108,7 +111,7 @@ pub(crate) struct Permit<'t> {
 }
 
 impl Permit<'_> {
-    /// The server has answered.
+    /// Records that the server has answered.
     pub(crate) fn succeeded(self) {
         let mut state = self.throttle.state();
         state.successes += 1;
@@ -122,12 +125,12 @@ impl Permit<'_> {
         }
     }
 
-    /// The server has said that there were too many requests, and perhaps how long nobody should ask.
+    /// Records that the server has refused the request as one too many, and the pause that it asked for, if any.
     pub(crate) fn too_many(self, asked: Option<Duration>) {
         let now = Instant::now();
         let mut state = self.throttle.state();
         state.refused_since.get_or_insert(now);
-        // Many that were under way together are refused together; they count as one.
+        // Many requests that were in flight together are refused together; they count as one refusal.
         if state.lowered.is_none_or(|lowered| lowered < self.begun) {
             state.refusals_in_a_row = if state.successes == 0 { state.refusals_in_a_row + 1 } else { 0 };
             let goes_well = asked.is_none() && state.successes >= SUCCESSES_PER_PERMIT;
@@ -155,19 +158,19 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// The pause after so many refusals in a row: twice as long each time, a bit less by chance so that callers spread.
+/// The pause after this many refusals in a row: twice as long each time, with a random reduction that spreads callers.
 pub(crate) fn backoff(strikes: u32) -> Duration {
     let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(strikes.saturating_sub(1))).min(MAX_BACKOFF);
     pause.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// The longest that a server may ask to wait.
+/// The longest pause that a server may ask for.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// Over which time those that waited begin.
+/// The time over which requests that waited begin.
 const SPREAD: Duration = Duration::from_millis(250);
-/// How many requests must end well before one more may be under way.
+/// The number of successes that raise the limit by one.
 const SUCCESSES_PER_PERMIT: usize = 8;
 
 #[cfg(test)]
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    /// How many more could begin now.
+    /// The number of further requests that could begin now.
     fn free(throttle: &Limiter) -> usize {
         std::iter::from_fn(|| tokio::task::unconstrained(throttle.acquire()).now_or_never()).collect::<Vec<_>>().len()
     }
@@ -203,7 +206,7 @@ mod tests {
         let throttle = Limiter::new(usize::MAX);
         let mut passes = enter(&throttle, 100).await;
         tokio::time::advance(Duration::from_secs(1)).await;
-        // Refused together, they count as one.
+        // Requests refused together count as one refusal.
         passes.pop().unwrap().too_many(Some(Duration::from_secs(5)));
         passes.pop().unwrap().too_many(Some(Duration::from_secs(5)));
         drop(passes);
@@ -236,7 +239,7 @@ mod tests {
         throttle.acquire().await.unwrap().too_many(None);
         let _under_way = throttle.acquire().await.unwrap();
         assert!(throttle.acquire().await.is_err());
-        // As long as others succeed it may take its time.
+        // There is no timeout as long as others succeed.
         let throttle = Limiter::new(1);
         let under_way = throttle.acquire().await.unwrap();
         let hour = async {

@@ -1,40 +1,40 @@
-//! The settings that families of models accept where their vendors differ from model to model. One table a vendor, as of
-//! 2026-11-22. An agent's [`extra`](crate::Agent::extra) overrides it.
+//! The settings that families of models accept, where a vendor's models differ.
 //!
-//! A name that no table knows gets what most servers accept. Nothing here asks a server.
+//! One table per vendor, as of 2026-11-22. An agent's [`extra`](crate::Agent::extra) overrides it. A model that no
+//! table knows gets the settings that most servers accept. Nothing here sends a request.
 
 use crate::agent::Effort;
 
-/// The numbers of a version, such as 4 and 7.
+/// A version of two numbers, such as 4 and 7.
 type Version = (u32, u32);
 
-/// How a Claude model thinks, from the first version of which a row is true.
+/// The thinking settings of Claude models, from the version on with which a row begins.
 ///
-/// [Thinking](https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting),
-/// [sampling parameters](https://platform.claude.com/docs/en/models/sonnet-5-5/migration-guide),
+/// [Thinking](https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting), [sampling
+/// parameters](https://platform.claude.com/docs/en/models/sonnet-5-5/migration-guide),
 /// [limits](https://platform.claude.com/docs/en/about-claude/models/overview).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claude {
     since: Version,
     pub(crate) thinking: ClaudeThinking,
-    /// Whether a temperature is accepted.
+    /// `true` if a temperature is accepted.
     pub(crate) has_temperature: bool,
-    /// The limit of output tokens where the agent has none. The API has no default; the models can write this much.
+    /// The limit of output tokens if the agent has none. The API has no default; the models can write this much.
     pub(crate) max_tokens: u32,
 }
 
-/// The ways to ask a Claude model to think.
+/// The ways to request thinking from a Claude model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaudeThinking {
-    /// With a budget of tokens, and not unless it is asked to.
+    /// Thinks with a budget of tokens, and only on request.
     Budget,
-    /// With an effort, or a budget; not unless it is asked to.
+    /// Thinks with an effort or a budget, and only on request.
     EffortOrBudget,
-    /// With an effort, and not unless it is asked to.
+    /// Thinks with an effort, and only on request.
     Effort,
-    /// With an effort, unless it is told not to.
+    /// Thinks with an effort, unless it is turned off.
     EffortByDefault,
-    /// With an effort, always.
+    /// Always thinks, with an effort.
     Always,
 }
 
@@ -54,15 +54,16 @@ const CLAUDE: [Claude; 7] = {
     ]
 };
 
-/// Other models behind the Messages format.
+/// The settings of other models behind the Messages format.
 const NO_CLAUDE: Claude =
     Claude { since: (0, 0), thinking: ClaudeThinking::Budget, has_temperature: true, max_tokens: 8_192 };
 
-/// What a model behind the Messages format accepts. Its name may have a prefix, as on Bedrock, or a suffix.
+/// The settings that a model behind the Messages format accepts. Its name may have a prefix, as on Bedrock, or a
+/// suffix.
 pub(crate) fn claude(model: &str) -> Claude {
     let Some((_, name)) = model.rsplit_once("claude-") else { return NO_CLAUDE };
     let is_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
-    // The former always think; of the latter, a name without a version means the latest.
+    // The former always think; for the latter, a name without a version means the latest version.
     let version = match version(name) {
         _ if is_of(&["fable", "mythos"]) => None,
         None if !is_of(&["opus", "sonnet", "haiku"]) => return NO_CLAUDE,
@@ -71,28 +72,28 @@ pub(crate) fn claude(model: &str) -> Claude {
     *CLAUDE.iter().find(|row| version.is_none_or(|version| version >= row.since)).unwrap_or(&NO_CLAUDE)
 }
 
-/// What an OpenAI model that reasons accepts, from the first version of which a row is true.
+/// The settings that OpenAI's reasoning models accept, from the version on with which a row begins.
 ///
-/// [Reasoning](https://developers.openai.com/api/docs/guides/reasoning),
-/// [tools beside it](https://github.com/openai/openai-openapi/issues/541),
-/// [unasked](https://github.com/BerriAI/litellm/pull/34569).
+/// [Reasoning](https://developers.openai.com/api/docs/guides/reasoning), [tools together with
+/// it](https://github.com/openai/openai-openapi/issues/541), [reasoning by
+/// default](https://github.com/BerriAI/litellm/pull/34569).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gpt {
     since: Version,
-    /// The least effort that it takes, of [`EFFORTS`].
+    /// The lowest of the [`EFFORTS`] that it accepts.
     least_effort: &'static str,
-    /// Tools beside reasoning in Chat Completions.
+    /// The rule for tools together with reasoning in Chat Completions.
     pub(crate) chat_tools: ChatTools,
 }
 
-/// What Chat Completions makes of tools beside reasoning.
+/// The way in which Chat Completions treats tools together with reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChatTools {
     /// Both are accepted.
     Accepted,
-    /// Refused if an effort is sent.
+    /// Tools are refused if an effort is sent.
     WithoutEffort,
-    /// Refused unless the effort is sent as `none`.
+    /// Tools are refused unless the effort is sent as `none`.
     WithEffortNone,
 }
 
@@ -106,14 +107,16 @@ const GPT: [Gpt; 4] = {
     ]
 };
 
-/// `o1`, `o3`, `o4-mini`, and those made of them.
+/// `o1`, `o3`, `o4-mini`, and models derived from them.
 const O_SERIES: Gpt = Gpt { since: (0, 0), least_effort: "low", chat_tools: ChatTools::Accepted };
 
-/// The efforts, from the least to the most.
+/// The efforts, from the lowest to the highest.
 const EFFORTS: [&str; 5] = ["none", "minimal", "low", "medium", "high"];
 
-/// What an OpenAI model accepts that reasons; `None` for all others, also for those of OpenAI at other vendors, whose
-/// names have a prefix. None of them takes a temperature.
+/// The settings of one of OpenAI's reasoning models; `None` for all other models.
+///
+/// `None` also for OpenAI's models at other vendors, whose names have a prefix. None of the reasoning models accepts a
+/// temperature.
 pub(crate) fn gpt(model: &str) -> Option<Gpt> {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let (family, rest) = model.split_once('-').unwrap_or((model, ""));
@@ -122,7 +125,7 @@ pub(crate) fn gpt(model: &str) -> Option<Gpt> {
         "gpt" if !rest.contains("chat") => {}
         _ => return None,
     }
-    // Directly behind `gpt-`, with one digit in front: `5.6`, but neither `4o` nor Azure's `35`.
+    // Directly after `gpt-`, with a major version of one digit: `5.6`, but neither `4o` nor Azure's `35`.
     let (major, minor) = rest.split('-').next().map(|number| number.split_once('.').unwrap_or((number, "0")))?;
     let version = (number(major).filter(|_| major.len() == 1)?, number(minor)?);
     let row = GPT.into_iter().find(|row| version >= row.since)?;
@@ -135,7 +138,7 @@ pub(crate) fn gpt(model: &str) -> Option<Gpt> {
     Some(Gpt { least_effort, ..row })
 }
 
-/// The word for an effort, or for the least that the model takes if that is more.
+/// The word for an effort, or for the lowest effort that the model accepts if that is higher.
 pub(crate) fn effort(effort: Effort, gpt: Option<Gpt>) -> &'static str {
     let asked = match effort {
         Effort::None => "none",
@@ -147,21 +150,22 @@ pub(crate) fn effort(effort: Effort, gpt: Option<Gpt>) -> &'static str {
     EFFORTS.into_iter().rfind(|word| *word == asked || *word == least).unwrap_or(asked)
 }
 
-/// How a Gemini model is told how much to think.
+/// The way to tell a Gemini model how much to think.
 ///
 /// [Thinking](https://ai.google.dev/gemini-api/docs/thinking),
 /// [levels](https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-5-flash).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gemini {
-    /// By a budget of tokens, with the smallest that it takes and the largest; some models also take 0 for none.
+    /// By a budget of tokens, with the smallest and the largest that it accepts; some models also accept 0 for no
+    /// thinking.
     Budget { can_be_none: bool, least: u32, most: u32 },
-    /// Not at all: it does not think.
+    /// The model does not think.
     Never,
-    /// By a level, with the lowest that it takes.
+    /// By a level, with the lowest that it accepts.
     Level { least: &'static str, has_medium: bool },
 }
 
-/// What a Gemini model accepts.
+/// The thinking settings that a Gemini model accepts.
 pub(crate) fn gemini(model: &str) -> Gemini {
     let name = model.rsplit('/').next().unwrap_or(model);
     let version = name.strip_prefix("gemini-").and_then(version);
@@ -178,8 +182,8 @@ pub(crate) fn gemini(model: &str) -> Gemini {
     }
 }
 
-/// The first version in a name: `sonnet-4-5-20250929`, `3-7-sonnet`, `5.6-terra`. Numbers of more than two digits are dates
-/// and sizes.
+/// The first version in a name: `sonnet-4-5-20250929`, `3-7-sonnet`, `5.6-terra`. Numbers of more than two digits are
+/// dates and sizes.
 fn version(name: &str) -> Option<Version> {
     let mut parts = name.split(['-', '.', '@', ':']).skip_while(|part| number(part).is_none());
     let major = number(parts.next()?)?;

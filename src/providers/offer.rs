@@ -1,9 +1,10 @@
-//! Tools as they are offered to a model: names and parameters in a form that all vendors take. What is in it already is
-//! borrowed. Nothing here asks a server.
+//! Tools as they are offered to a model: names and parameters in a form that all vendors accept.
 //!
-//! Vendors differ in what they refuse, and refuse the whole request for one tool. What they all take is a name of ASCII
-//! letters, digits, `_` and `-` that does not begin with a digit, at most 64 bytes long; and an object with `properties`,
-//! without a combination of schemas at the top, and arrays with `items`. Google does not follow a `$ref`:
+//! Names and schemas that are already in this form are borrowed. Nothing here sends a request.
+//!
+//! Vendors differ in what they refuse, and refuse the whole request because of one tool. All of them accept a name of
+//! ASCII letters, digits, `_` and `-` that does not begin with a digit, at most 64 bytes long; and an object with
+//! `properties`, without combined schemas at the top level, and arrays with `items`. Google does not follow a `$ref`:
 //! [OpenAI](https://developers.openai.com/api/docs/guides/function-calling),
 //! [Anthropic](https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use),
 //! [Google](https://ai.google.dev/api/caching#FunctionDeclaration).
@@ -16,11 +17,11 @@ use serde_json::{Map, Value, json};
 
 use crate::tool_call::ToolSpec;
 
-/// The name under which a tool is offered: its own, or one that stands for it.
+/// The name under which a tool is offered: its own, or a replacement.
 pub(crate) fn name(own: &str) -> Cow<'_, str> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let begins = own.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    // A name that looks like one that stands for another gets one too, so that no two are the same.
+    // A name that looks like a replacement gets a replacement too, so that no two names are the same.
     let stands_for_another = own.rsplit_once('_').is_some_and(|(_, mark)| mark.len() == 8 && is_hex(mark));
     if begins && own.len() <= MAX_NAME && own.chars().all(is_fine) && !stands_for_another {
         return Cow::Borrowed(own);
@@ -39,7 +40,7 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A tool as it is offered.
+/// A tool as it is offered to a model.
 #[derive(Serialize)]
 pub(crate) struct OfferedTool<'a> {
     pub(crate) name: Cow<'a, str>,
@@ -47,7 +48,7 @@ pub(crate) struct OfferedTool<'a> {
     pub(crate) parameters: Cow<'a, Value>,
 }
 
-/// The references in a schema.
+/// The treatment of references in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum References {
     Kept,
@@ -61,7 +62,7 @@ impl<'a> OfferedTool<'a> {
     }
 }
 
-/// The tools whose names are offered as others.
+/// The tools that are offered under a replaced name, with both names.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames(Vec<(String, String)>);
 
@@ -80,7 +81,7 @@ impl ToolNames {
     }
 }
 
-/// The parameters of a tool in the form that all vendors take.
+/// The parameters of a tool in the form that all vendors accept.
 fn parameters(schema: &Value, references: References) -> Cow<'_, Value> {
     match is_plain(schema, references, 0) {
         true => Cow::Borrowed(schema),
@@ -93,9 +94,9 @@ fn parameters(schema: &Value, references: References) -> Cow<'_, Value> {
     }
 }
 
-/// How many values the parameters of a tool may have once their references are resolved. What is beyond may be anything.
+/// The most values in the parameters of a tool once references are resolved. Beyond it, any value is allowed.
 const MAX_VALUES: usize = 50_000;
-/// How deep schemas may stand within each other. What is deeper may be anything.
+/// The deepest nesting of schemas. Below it, any value is allowed.
 const MAX_DEPTH: usize = 32;
 
 const COMBINATIONS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
@@ -104,13 +105,13 @@ const SCHEMA: [&str; 9] =
     ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems"];
 /// The keywords whose value is a list of schemas.
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-/// The keywords whose value are schemas by name.
+/// The keywords whose value is a map of schemas by name.
 const MAPS: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
-/// The keywords that hold definitions, and what other references do not lead to.
+/// The keywords that hold definitions. A reference to anything else, except `#`, is resolved.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-/// The keywords with schemas that are left out where references are resolved.
+/// The keywords with schemas that are left out when references are resolved.
 const RARE: [&str; 3] = ["dependencies", "unevaluatedItems", "unevaluatedProperties"];
-/// What vendors refuse at the top of parameters.
+/// The keywords that vendors refuse at the top level of parameters.
 const NOT_AT_THE_TOP: [&str; 9] = ["anyOf", "oneOf", "allOf", "enum", "not", "if", "then", "else", "const"];
 
 fn is_plain(schema: &Value, references: References, depth: usize) -> bool {
@@ -137,7 +138,7 @@ fn is_plain(schema: &Value, references: References, depth: usize) -> bool {
     })
 }
 
-/// Whether a reference that is kept still leads to what it refers to.
+/// Returns whether a reference that is kept still leads to its target.
 fn is_kept(target: &str) -> bool {
     target == "#" || DEFINITIONS.iter().any(|key| target.strip_prefix("#/").is_some_and(|path| path.starts_with(key)))
 }
@@ -150,20 +151,21 @@ fn is_array(fields: &Map<String, Value>) -> bool {
     }
 }
 
-/// Schemas on their way into that form.
+/// The conversion of one tool's schemas into that form.
 struct Normalizer<'s> {
     root: &'s Value,
     references: References,
-    /// The references that are being resolved: one to itself may be anything.
+    /// The references that are being resolved. A reference to one of them is replaced by a schema that allows any
+    /// value.
     open: Vec<&'s str>,
-    /// How many values more there may be.
+    /// The number of values that may still be added.
     left: usize,
 }
 
 impl<'s> Normalizer<'s> {
-    /// A schema. One that is `combined` at the top of the parameters becomes a part of them.
+    /// Converts a schema. One that is `combined` at the top level of the parameters becomes a part of them.
     fn schema(&mut self, schema: &'s Value, combined: bool, depth: usize) -> Value {
-        // A schema that is `true` or `false` says nothing that a model needs.
+        // A schema that is `true` or `false` contains nothing that a model needs.
         let Value::Object(fields) = schema else { return json!({}) };
         if depth > MAX_DEPTH {
             return json!({});
@@ -178,9 +180,9 @@ impl<'s> Normalizer<'s> {
             let value = match &**key {
                 "$ref" if resolved.is_some() => continue,
                 "required" => json!(texts(Some(value.clone()))),
-                // `true` and `false` have a meaning here, and nowhere else one that a model needs.
+                // `true` and `false` matter to a model here, and nowhere else.
                 "additionalProperties" | "additionalItems" if value.is_boolean() => value.clone(),
-                // Each of a list of items may be any of them.
+                // Each item of a list may match any of the schemas.
                 "items" if value.is_array() => json!({ "anyOf": self.list(value, false, depth) }),
                 key if self.references == References::Resolved
                     && (DEFINITIONS.contains(&key) || RARE.contains(&key)) =>
@@ -208,7 +210,7 @@ impl<'s> Normalizer<'s> {
     }
 
     fn list(&mut self, schemas: &'s Value, combined: bool, depth: usize) -> Value {
-        // What is combined at the top is no deeper than the top.
+        // Schemas that are combined at the top level do not count as deeper.
         let depth = if combined && depth == 0 { 1 } else { depth + 1 };
         schemas.as_array().into_iter().flatten().map(|schema| self.schema(schema, combined, depth)).collect()
     }
@@ -218,13 +220,13 @@ impl<'s> Normalizer<'s> {
         Value::Object(schemas.map(|(name, schema)| (name.clone(), self.schema(schema, false, depth + 1))).collect())
     }
 
-    /// Any other value, unless there are too many.
+    /// Copies any other value, unless there are too many.
     fn copy(&mut self, value: &Value) -> Option<Value> {
         self.left = self.left.checked_sub(count(value))?;
         Some(value.clone())
     }
 
-    /// What a reference refers to; `None` if that is in another document.
+    /// The target of a reference; `None` if it is in another document.
     fn resolve(&mut self, target: &'s str, combined: bool, depth: usize) -> Option<Value> {
         let path = target.strip_prefix('#')?;
         let schema = self.root.pointer(&decoded(path)).filter(|_| !self.open.contains(&target));
@@ -236,7 +238,7 @@ impl<'s> Normalizer<'s> {
     }
 }
 
-/// How many values there are in a value.
+/// Counts the values within a value.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -258,7 +260,7 @@ fn decoded(path: &str) -> Cow<'_, str> {
     String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
-/// Adds what a reference refers to. What stands beside the reference describes this use of it.
+/// Adds the target of a reference. Keywords beside the reference describe this use of it, and stay.
 fn merge(plain: &mut Map<String, Value>, resolved: Map<String, Value>) {
     for (key, value) in resolved {
         match (plain.get_mut(&key), value) {
@@ -277,7 +279,7 @@ fn merge(plain: &mut Map<String, Value>, resolved: Map<String, Value>) {
     }
 }
 
-/// Makes the top of the parameters an object with properties: those of all schemas that are combined there.
+/// Makes the top level of the parameters an object, with the properties of all schemas that are combined there.
 fn make_object(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     let mut properties = object(fields.shift_remove("properties"));
@@ -297,7 +299,7 @@ fn make_object(schema: &mut Value) {
         }
         let mut all = needed.concat();
         if !are_all_true {
-            // Only what each of them needs is needed in any case.
+            // A property is required only if every alternative requires it.
             all.retain(|name| needed.len() > 1 && needed.iter().all(|needed| needed.contains(name)));
         }
         for name in all {
@@ -314,7 +316,7 @@ fn make_object(schema: &mut Value) {
     }
 }
 
-/// Adds a property. One that is there already may be either.
+/// Adds a property. If the name exists already, the value may match either schema.
 fn join(properties: &mut Map<String, Value>, name: &str, property: &Value) {
     let Some(known) = properties.get_mut(name) else {
         properties.insert(name.to_owned(), property.clone());

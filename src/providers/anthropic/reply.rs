@@ -1,8 +1,8 @@
-//! A [message](https://docs.anthropic.com/en/api/messages): one that is whole, or the
+//! The decoder of a [message](https://docs.anthropic.com/en/api/messages): a complete one, or the
 //! [events](https://docs.anthropic.com/en/api/messages-streaming) of a stream.
 //!
-//! What is unknown is ignored, or kept as it came where the server must see it again. Nothing here asks a server or
-//! repairs what a model wrote.
+//! Unknown blocks are ignored, or kept unchanged if the server needs them back. Nothing here sends a request or repairs
+//! the model's output.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::providers::http::sse::Event;
 use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
 use crate::reply::{StopReason, Usage};
 
-/// A whole message, or an error in place of it.
+/// A complete message, or an error in place of it.
 #[derive(Debug, Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -30,14 +30,14 @@ struct Message<'a> {
     error: Option<Value>,
 }
 
-/// Why a model declined.
+/// The reason why a model declined.
 #[derive(Debug, Deserialize)]
 struct StopDetails<'a> {
     #[serde(borrow)]
     explanation: Option<Str<'a>>,
 }
 
-/// One event of a stream; which fields it has depends on its type.
+/// One event of a stream; its fields depend on its type.
 #[derive(Debug, Deserialize)]
 struct StreamEvent<'a> {
     #[serde(rename = "type", borrow)]
@@ -53,7 +53,7 @@ struct StreamEvent<'a> {
     usage: Option<TokenCounts>,
 }
 
-/// The message in the first event: without content yet.
+/// The message in the first event, still without content.
 #[derive(Debug, Deserialize)]
 struct Begun<'a> {
     usage: Option<TokenCounts>,
@@ -77,7 +77,7 @@ struct Delta<'a> {
     stop_details: Option<StopDetails<'a>>,
 }
 
-/// The content blocks whose meaning is known, as far as it is.
+/// The known fields of a content block.
 #[derive(Debug, Deserialize)]
 struct RawBlock<'a> {
     #[serde(rename = "type", borrow)]
@@ -96,7 +96,8 @@ struct RawBlock<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// [Usage](https://docs.anthropic.com/en/api/messages#response-usage). In a stream, what an event does not say stands.
+/// [Usage](https://docs.anthropic.com/en/api/messages#response-usage). In a stream, a field that an event omits keeps
+/// its value.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct TokenCounts {
@@ -113,7 +114,7 @@ struct OutputDetails {
     thinking_tokens: Tokens,
 }
 
-/// Reads an answer.
+/// The decoder of one response.
 #[derive(Debug, Default)]
 pub struct Decoder {
     blocks: Vec<Block>,
@@ -133,9 +134,9 @@ enum BlockContent {
         thinking: String,
         signature: String,
     },
-    /// A tool call, by its place among those of the builder.
+    /// A tool call, by its index among those of the builder.
     Call(usize),
-    /// Anything else, with the pieces of its input.
+    /// Any other block, with the pieces of its input.
     Other(Value, String),
 }
 
@@ -160,14 +161,14 @@ impl wire_format::Decoder for Decoder {
         if event.name == "error" {
             return Err(failed(event.data));
         }
-        // Some gateways end the stream in the manner of Chat Completions.
+        // Some gateways end the stream as in Chat Completions.
         if matches!(event.data.trim(), "" | "[DONE]") {
             return Ok(Decoded::More);
         }
         let StreamEvent { kind, index, message, content_block, delta, usage } = match serde_json::from_str(event.data) {
             Ok(event) => event,
             Err(error) if KINDS.contains(&event.name) => return Err(error.into()),
-            // What is new may have fields of its own under the same names.
+            // A new type of event may have other fields under the same names.
             Err(_) => return Ok(Decoded::Unknown),
         };
         match kind.as_deref().unwrap_or(event.name) {
@@ -219,7 +220,7 @@ impl wire_format::Decoder for Decoder {
 }
 
 impl Decoder {
-    /// One more block, which may be empty yet.
+    /// Adds a block, which may still be empty.
     fn block(&mut self, index: u64, raw: &RawValue, builder: &mut ReplyBuilder<'_, '_>) -> serde_json::Result<()> {
         let block: RawBlock<'_> = serde_json::from_str(raw.get())?;
         let content = match &*block.kind {
@@ -232,7 +233,7 @@ impl Decoder {
                 BlockContent::Thinking { thinking: owned(block.thinking), signature: owned(block.signature) }
             }
             "tool_use" => {
-                // In a stream it is `{}` here, and comes in pieces.
+                // In a stream the input is `{}` here, and arrives in pieces.
                 let written = block.input.map(RawValue::get).filter(|input| *input != "{}");
                 let arguments = written.unwrap_or_default().to_owned();
                 BlockContent::Call(builder.add_call(PartialCall {
@@ -247,7 +248,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// More of a block.
+    /// Adds more of a block.
     fn grow(&mut self, index: u64, delta: Delta<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
         let json = delta.partial_json.as_deref().unwrap_or_default();
@@ -268,7 +269,7 @@ impl Decoder {
         }
     }
 
-    /// A block is complete. A tool call without arguments has come without a piece of them.
+    /// Completes a block. A tool call without arguments has arrived without any piece of them.
     fn close(&mut self, index: u64, builder: &mut ReplyBuilder<'_, '_>) {
         let block = self.blocks.iter().rfind(|block| block.index == index);
         if let Some(Block { content: BlockContent::Call(place), .. }) = block
@@ -298,13 +299,13 @@ impl Decoder {
     }
 }
 
-/// What an event of an error says.
+/// The error that an error event reports.
 fn failed(data: &str) -> DecodeError {
     serde_json::from_str(data)
         .map_or_else(DecodeError::Unreadable, |error| DecodeError::Reported(ErrorBody::reported(&error)))
 }
 
-/// The events that matter.
+/// The types of events that are read.
 const KINDS: [&str; 8] = [
     "",
     "message_start",
@@ -316,7 +317,7 @@ const KINDS: [&str; 8] = [
     "error",
 ];
 
-/// Why the model stopped. One that declined without a word has failed.
+/// Records why the model stopped. A refusal before any content is an error, with the server's explanation.
 fn ended(
     word: Option<Str<'_>>,
     details: Option<StopDetails<'_>>,
@@ -339,14 +340,14 @@ fn ended(
 }
 
 impl BlockContent {
-    /// The block as it goes back to the server; `None` for a text without letters, which it refuses.
+    /// The block as it is sent back to the server; `None` for a blank text, which the server refuses.
     fn into_kept(self) -> Option<Value> {
         match self {
             Self::Text(text) => (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text })),
             Self::Thinking { thinking, signature } => {
                 Some(json!({ "type": "thinking", "thinking": thinking, "signature": signature }))
             }
-            // The call itself is in the message.
+            // The call itself is in the context's message.
             Self::Call(_) => Some(json!({ "type": "tool_use" })),
             Self::Other(mut block, input) => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {

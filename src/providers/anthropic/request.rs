@@ -1,7 +1,7 @@
-//! A [`Request`] as the [body](https://docs.anthropic.com/en/api/messages) of a message, written straight from what it
-//! borrows.
+//! A [`Request`] as the [body](https://docs.anthropic.com/en/api/messages) of a message, written directly from borrowed
+//! data.
 //!
-//! Nothing here asks a server.
+//! Nothing here sends a request.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub(super) fn fields(
     let limit = agent.max_output_tokens.unwrap_or(family.max_tokens.max(least));
     let is_off = agent.reasoning.is_some() && reasoning.is_none();
     let (thinking, effort) = match (reasoning, budget, family.thinking) {
-        // The budget is part of the limit.
+        // The limit includes the budget.
         (_, Some(_), _) if limit <= MIN_BUDGET => return Err(too_few(limit)),
         (_, Some(budget), _) => (Some(Thinking::Enabled { budget_tokens: budget.min(limit - 1) }), None),
         (Some(Reasoning { effort, .. }), None, _) => (Some(Thinking::Adaptive { display: "summarized" }), Some(effort)),
@@ -61,7 +61,7 @@ pub(super) fn fields(
     fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
-/// Writes the messages behind the first `encoded`. The results of one turn are one message.
+/// Writes the messages after the first `encoded`. The results of one turn are one message.
 pub(super) fn messages(context: &Context, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let mut results = Vec::new();
     for message in context.messages().skip(encoded) {
@@ -93,14 +93,14 @@ pub(super) fn messages(context: &Context, encoded: usize, list: &mut MessageList
     }
 }
 
-/// The blocks of a reply that was plain, or another provider's.
+/// The blocks of a reply without special blocks, or of another provider's reply.
 fn assistant_blocks<'a>(text: Option<Cow<'a, str>>, calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
     let text = text.filter(|text| !text.trim().is_empty()).map(|text| Ok(Block::text(text)));
     text.into_iter().chain(calls.iter().map(Block::call)).collect()
 }
 
-/// The blocks that the server sent, as it sent them. Only the tool calls are written anew: their ids may have been
-/// changed, because they were not unique.
+/// The blocks of a reply, as the server sent them. Only the tool calls are written from the context: their ids may have
+/// been replaced, because they were not unique.
 fn kept_blocks<'a>(kept: &'a [Value], calls: &'a [ToolCall]) -> serde_json::Result<Vec<Block<'a>>> {
     let mut calls = calls.iter();
     let block = |block: &'a Value| match block["type"].as_str() {
@@ -110,7 +110,7 @@ fn kept_blocks<'a>(kept: &'a [Value], calls: &'a [ToolCall]) -> serde_json::Resu
     kept.iter().filter_map(block).collect()
 }
 
-/// How many tokens an effort stands for; no fewer than the API takes.
+/// The budget that an effort stands for, in tokens; at least the smallest that the API accepts.
 fn budget(reasoning: Reasoning) -> u32 {
     let tokens = reasoning.budget.unwrap_or(match reasoning.effort {
         Effort::None | Effort::Low => 1_024,
@@ -126,9 +126,9 @@ fn too_few(limit: u32) -> serde_json::Error {
     ))
 }
 
-/// The smallest [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking) that the API takes.
+/// The smallest [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking) that the API accepts.
 const MIN_BUDGET: u32 = 1_024;
-/// The tokens that are left for the answer beside a budget, where the agent has no limit.
+/// The tokens that are left for the answer after a budget, if the agent has no limit.
 const MIN_ANSWER: u32 = 4_096;
 
 #[derive(Serialize)]
@@ -264,5 +264,5 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The most bytes of a [picture](https://platform.claude.com/docs/en/build-with-claude/vision) in base64.
+/// The most bytes of an [image](https://platform.claude.com/docs/en/build-with-claude/vision) in base64.
 const MAX_PICTURE_BYTES: usize = 5 << 20;

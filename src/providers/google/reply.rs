@@ -1,8 +1,8 @@
-//! A [response](https://ai.google.dev/api/generate-content#generatecontentresponse): one that is whole, or the chunks
-//! of a stream, which have the same form.
+//! The decoder of a [response](https://ai.google.dev/api/generate-content#generatecontentresponse): a complete one, or
+//! the chunks of a stream, which have the same form.
 //!
-//! What is unknown is ignored, or kept as it came where the server must see it again. Nothing here asks a server or
-//! repairs what a model wrote.
+//! Unknown parts are ignored, or kept unchanged if the server needs them back. Nothing here sends a request or repairs
+//! the model's output.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct Content<'a> {
     parts: Option<Vec<&'a RawValue>>,
 }
 
-/// Why there are no candidates.
+/// The reason why there are no candidates.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
@@ -56,7 +56,7 @@ struct PromptFeedback<'a> {
     block_reason_message: Option<Str<'a>>,
 }
 
-/// A [part](https://ai.google.dev/api/caching#Part), as far as its meaning is known.
+/// The known fields of a [part](https://ai.google.dev/api/caching#Part).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part<'a> {
@@ -90,7 +90,7 @@ struct Blob<'a> {
     data: Str<'a>,
 }
 
-/// [Usage](https://ai.google.dev/api/generate-content#UsageMetadata); in a stream, of all that has come so far.
+/// [Usage](https://ai.google.dev/api/generate-content#UsageMetadata); in a stream, the total so far.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TokenCounts {
@@ -101,26 +101,26 @@ struct TokenCounts {
     thoughts_token_count: Tokens,
 }
 
-/// Reads an answer.
+/// The decoder of one response.
 #[derive(Debug, Default)]
 pub struct Decoder {
     parts: Vec<Kept>,
-    /// Among the parts is one that a text and tool calls do not say all of.
+    /// `true` if a part contains more than a text or a tool call.
     is_special: bool,
 }
 
-/// A part as it goes back to the server.
+/// A part as it is sent back to the server.
 #[derive(Debug)]
 enum Kept {
     /// A text without a signature.
     Text(String),
-    /// Anything else, as it came: a signature must stay in its part, and that part as it is.
+    /// Any other part, unchanged: a signature must stay in its part.
     Whole(Box<RawValue>),
 }
 
 impl wire_format::Decoder for Decoder {
     fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
-        // A stream that is not asked for as events is a list of its chunks; errors come in a list, too.
+        // A stream that is not requested as events is a list of its chunks; errors come in a list, too.
         match body.trim_ascii_start().starts_with(b"[") {
             true => {
                 let chunks: Vec<Response<'_>> = serde_json::from_slice(body)?;
@@ -131,11 +131,11 @@ impl wire_format::Decoder for Decoder {
     }
 
     fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
-        // Some gateways end the stream in the manner of Chat Completions.
+        // Some gateways end the stream as in Chat Completions.
         if !matches!(event.data.trim(), "" | "[DONE]") {
             self.whole(event.data.as_bytes(), builder)?;
         }
-        // The stream ends without a word.
+        // The stream has no last event.
         Ok(Decoded::More)
     }
 
@@ -144,19 +144,19 @@ impl wire_format::Decoder for Decoder {
             return None;
         }
         let parts: serde_json::Result<Vec<_>> = self.parts.into_iter().map(Kept::into_value).collect();
-        // Arguments that nobody can read, because they are too deep, go back as none.
+        // Arguments that cannot be parsed, because they are nested too deeply, are sent back as none.
         Some(json!({ OPAQUE: parts.ok()? }))
     }
 }
 
 impl Decoder {
-    /// Takes in a response, or one more chunk of it.
+    /// Reads a response, or one more chunk of it.
     fn take(&mut self, response: Response<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let Response { candidates, prompt_feedback, usage_metadata, error } = response;
         if let Some(usage) = usage_metadata.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
-        // More than one candidate comes only if asked for.
+        // More than one candidate is sent only on request.
         let candidate = candidates.into_iter().flatten().find(|candidate| candidate.index.unwrap_or(0) == 0);
         let is_missing = candidate.is_none();
         if let Some(candidate) = candidate {
@@ -224,7 +224,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Joins what a stream has cut into pieces.
+    /// Joins a text that the stream has split into pieces.
     fn keep_text(&mut self, piece: &str) {
         match self.parts.last_mut() {
             Some(Kept::Text(text)) => text.push_str(piece),
@@ -290,7 +290,7 @@ impl From<TokenCounts> for Option<Usage> {
             thoughts_token_count: thoughts,
         } = counts;
         prompt.0.or(tool_use.0).or(candidates.0).or(thoughts.0)?;
-        // The thoughts are counted beside the candidates, not within them.
+        // The tokens of thoughts are not included in those of the candidates.
         Some(Usage {
             input_tokens: prompt.count().saturating_add(tool_use.count()),
             output_tokens: candidates.count().saturating_add(thoughts.count()),

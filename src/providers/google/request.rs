@@ -1,7 +1,7 @@
 //! A [`Request`] as the [body](https://ai.google.dev/api/generate-content#request-body) of `generateContent`, written
-//! straight from what it borrows.
+//! directly from borrowed data.
 //!
-//! Nothing here asks a server.
+//! Nothing here sends a request.
 
 use std::borrow::Cow;
 
@@ -33,10 +33,10 @@ pub(super) fn fields(request: &Request, fields: &mut RequestFields<'_>) -> serde
     fields.set("generationConfig", Some(config).filter(|config| *config != GenerationConfig::default()))
 }
 
-/// Writes the messages behind the first `encoded`. The results of one turn are one message.
+/// Writes the messages after the first `encoded`. The results of one turn are one message.
 pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let context = &request.context;
-    // From Gemini 3 on a result has what is attached to it within.
+    // From Gemini 3 on, a result contains its attachments.
     let is_within = matches!(models::gemini(&request.agent.model), Gemini::Level { .. });
     let mut results = Results::default();
     for message in context.messages().skip(encoded) {
@@ -63,7 +63,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList
     results.write(list)
 }
 
-/// The parts of a reply that was plain, or another provider's.
+/// The parts of a reply without special parts, or of another provider's reply.
 fn assistant_parts<'a>(
     text: Option<&'a str>,
     attachments: &'a [Attachment],
@@ -74,13 +74,14 @@ fn assistant_parts<'a>(
     text.into_iter().chain(attached).chain(calls.iter().map(Part::call)).collect()
 }
 
-/// The ids and names of the tool calls among the parts of a reply, as the server gave them: the context may have its own.
+/// The ids and names of the tool calls among the parts of a reply, as the server gave them; those of the context may
+/// differ.
 fn calls(kept: &[Value]) -> impl Iterator<Item = (Option<&str>, Option<&str>)> {
     let calls = kept.iter().filter_map(|part| part.get("functionCall"));
     calls.map(|call| (call.get("id").and_then(Value::as_str), call.get("name").and_then(Value::as_str)))
 }
 
-/// The results of one turn, until the last one is there.
+/// The results of one turn, collected until the last one.
 #[derive(Default)]
 struct Results<'a> {
     /// The ids and names of the calls, in their order.
@@ -97,7 +98,7 @@ impl<'a> Results<'a> {
             false => FunctionResult::Output(&content.text),
         };
         let attached = content.attachments.iter().map(Part::attachment);
-        // Of all else it is not known whether it may stand within.
+        // For any other media type it is not known if the API accepts it inside a result.
         let is_media = |part: &Part<'_>| {
             is_within
                 && matches!(part, Part::InlineData(Blob { mime_type, .. })
@@ -114,7 +115,7 @@ impl<'a> Results<'a> {
 
     fn write(self, list: &mut MessageList<'_>) -> serde_json::Result<()> {
         let Self { responses, attached, .. } = self;
-        // Beside the results the API counts them as results that are too many.
+        // In the same message as the results, the API would count attachments as additional results.
         for parts in [responses, attached] {
             if !parts.is_empty() {
                 list.push(&Content { role: "user", parts })?;
@@ -135,7 +136,7 @@ struct GenerationConfig {
     thinking_config: Option<ThinkingConfig>,
 }
 
-/// How much to think: a budget, or the level that took its place with Gemini 3.
+/// The amount of thinking: a budget, or the level that replaced it with Gemini 3.
 #[derive(PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThinkingConfig {
@@ -270,7 +271,7 @@ impl<'a> Part<'a> {
         Self::Text(text.into())
     }
 
-    /// The text, unless it is empty and there is something else, and then the attachments.
+    /// The text, unless it is empty and there is an attachment, and then the attachments.
     fn all(content: &'a content::Content) -> Vec<Self> {
         let has_text = !content.text.is_empty() || content.attachments.is_empty();
         let text = has_text.then(|| Self::text(encode::or_blank(&content.text)));
@@ -304,8 +305,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The media type of a file that can be told from its name, for those that the API
-/// [takes](https://ai.google.dev/gemini-api/docs/generate-content/file-input-methods).
+/// The media type of a file, derived from its name, for the types that the API
+/// [accepts](https://ai.google.dev/gemini-api/docs/generate-content/file-input-methods).
 fn media_type(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let (_, ending) = path.rsplit('/').next()?.rsplit_once('.')?;

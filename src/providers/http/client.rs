@@ -1,7 +1,7 @@
-//! POSTs JSON and hands back what the server sends, whole or as events. The only file that knows `reqwest`.
+//! An HTTP client that POSTs JSON and returns the response, as JSON or as events. The only file that uses `reqwest`.
 //!
-//! It never tries twice, never follows a redirect to another origin, never waits without an end, and never
-//! lets a secret into a message.
+//! It never retries, never follows a redirect to another origin, never waits without a timeout, and never shows a
+//! secret in an error message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,32 +24,32 @@ use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::redirects::same_origin_only;
 use crate::secrets::Secrets;
 
-/// A client for one server. Its connections are shared by all requests.
+/// A client for one server. All requests share its connections.
 pub(crate) struct HttpClient {
     lanes: Mutex<Vec<Connection>>,
-    /// The server has answered by HTTP/1.1, where every request has a connection for itself.
+    /// `true` once the server has answered with HTTP/1.1, where each request has a connection of its own.
     is_plain: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
-    /// The header whose value is asked for before each request.
+    /// The header whose value is requested before each request.
     source: Option<(HeaderName, HeaderSource)>,
     secrets: Secrets,
-    /// How long connecting may take.
+    /// The timeout for connecting.
     pub(crate) connect_timeout: Duration,
-    /// For how long nothing may arrive of a reply that has begun.
+    /// The longest time without new data once a reply has begun.
     pub(crate) idle_timeout: Duration,
-    /// How long all of it may take.
+    /// The timeout of the whole attempt.
     pub(crate) total_timeout: Duration,
 }
 
-/// Gives the value of a header.
+/// A source of a header's value.
 pub(crate) type HeaderSource = Box<dyn Fn() -> BoxFuture<'static, Result<SecretString, ProviderError>> + Send + Sync>;
 
-/// How a reply is expected.
+/// The form in which a reply is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseMode {
-    /// All at once, when the model is done. Until then nothing arrives.
+    /// One JSON body, sent when the model is done. Until then nothing arrives.
     Json,
-    /// Piece by piece.
+    /// A stream of events.
     EventStream,
 }
 
@@ -70,7 +70,7 @@ impl Default for HttpClient {
 }
 
 impl HttpClient {
-    /// Sends a header with every request, in place of one of the same name.
+    /// Sends a header with every request. It replaces a header of the same name.
     pub(crate) fn header(&mut self, name: &str, value: &str) {
         if let Ok(headers) = &mut self.headers {
             match HeaderName::from_bytes(name.as_bytes()).ok().zip(sensitive(value)) {
@@ -80,7 +80,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends a header with every request whose value is asked for each time.
+    /// Sends a header with every request, with a value that is requested from `source` each time.
     pub(crate) fn header_source(&mut self, name: &str, source: HeaderSource) {
         match HeaderName::from_bytes(name.as_bytes()) {
             Ok(name) => self.source = Some((name, source)),
@@ -88,19 +88,19 @@ impl HttpClient {
         }
     }
 
-    /// Shows nowhere what is secret in an address.
+    /// Treats the credentials in an address as secrets.
     pub(crate) fn secret_address(&mut self, address: &str) {
         let Ok(url) = Url::parse(address) else { return };
         let is_secret = |key: &str| {
             let key = key.to_ascii_lowercase();
             ["key", "token", "secret", "sig", "auth", "pass", "code"].iter().any(|word| key.contains(word))
         };
-        // As they are meant, and as they are written.
+        // Both decoded and as written.
         let query = url.query_pairs().filter(|(key, _)| is_secret(key)).map(|(_, value)| value.into_owned());
         let pairs = address.split(['?', '&', '#']).skip(1).filter_map(|pair| pair.split_once('='));
         let written = pairs.filter(|(key, _)| is_secret(key)).map(|(_, value)| value.to_owned());
         let user = url.password().or(Some(url.username())).into_iter().flat_map(|user| {
-            // Read as a query, which is written in the same way.
+            // Decoded by parsing it as a query, which has the same encoding.
             let meant = Url::parse(&format!("http://x/?x={}", user.replace('+', "%2B"))).ok();
             let meant = meant.and_then(|url| Some(url.query_pairs().next()?.1.into_owned()));
             [Some(user.to_owned()), meant].into_iter().flatten()
@@ -108,15 +108,15 @@ impl HttpClient {
         query.chain(written).chain(user).for_each(|secret| self.secrets.add(secret.into()));
     }
 
-    /// The same for a value that is shown nowhere. `prefix` is no part of the secret.
+    /// Sends a header like [`header`](Self::header), with a secret value. `prefix` is not part of the secret.
     pub(crate) fn secret_header(&mut self, name: &str, prefix: &str, secret: SecretString) {
         self.header(name, &format!("{prefix}{}", secret.expose_secret()));
-        // An authorization has a scheme before what is secret.
+        // In an authorization, a scheme precedes the secret.
         let parts: Vec<_> = secret.expose_secret().split_whitespace().map(SecretString::from).collect();
         parts.into_iter().chain([secret]).for_each(|secret| self.secrets.add(secret));
     }
 
-    /// Sends `body` and waits until the answer begins. An answer that is not a success is an error.
+    /// Sends `body` and waits for the head of the response. A response whose status is not 2xx is an error.
     pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Response<'_>, ProviderError> {
         let deadline = deadline_after(self.total_timeout);
         let lane = self.connection(url)?;
@@ -152,11 +152,11 @@ impl HttpClient {
 
     /// Returns a connection with room for one more request.
     fn connection(&self, url: &str) -> Result<Connection, ProviderError> {
-        // Without TLS there is nobody to offer HTTP/2.
+        // Without TLS, HTTP/2 is not negotiated.
         let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
         let most = if is_multiplexed { MAX_STREAMS } else { usize::MAX };
         let mut lanes = self.lanes.lock();
-        // The clones are counted: the connection itself, and one for each request.
+        // The number of clones is counted: one for the connection itself, and one for each request.
         if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
             return Ok(lane.clone());
         }
@@ -188,40 +188,42 @@ impl HttpClient {
         } else {
             ProviderErrorKind::Connection
         };
-        // The URL is left out of the rest, for it may hold a secret.
+        // The URL is left out of the error chain, because it may contain a secret.
         ProviderError::new(kind, self.secrets.redact(&format!("{host}{}", error_chain(&error.without_url()))))
     }
 }
 
-/// A client with connections of its own. One is enough for HTTP/1.1; but of HTTP/2 a client has one connection to a
-/// server, on which servers allow about a hundred requests at once, and the others would wait for those.
+/// A `reqwest` client with a connection pool of its own.
+///
+/// For HTTP/1.1 one is enough. But with HTTP/2 a client has one connection to a server, on which servers allow about a
+/// hundred concurrent requests; further requests would wait for those.
 #[derive(Clone)]
 struct Connection {
     client: reqwest::Client,
     requests: Arc<()>,
 }
 
-/// An answer that has begun. Dropping it drops the connection.
+/// A response that has begun. Dropping it drops the connection.
 pub(crate) struct Response<'h> {
     http: &'h HttpClient,
-    /// Those of this request alone.
+    /// The secrets of this request only.
     secrets: Secrets,
     _lane: Connection,
     response: reqwest::Response,
     request_id: Option<String>,
     deadline: Instant,
-    /// Something of what is wanted has arrived.
+    /// `true` once a part of the reply has arrived.
     has_begun: bool,
     received: usize,
 }
 
 impl Response<'_> {
-    /// Whether the server says that it sends events.
+    /// Returns whether the server declares an event stream.
     pub(crate) fn is_events(&self) -> bool {
         self.content_type().trim_start().to_ascii_lowercase().starts_with("text/event-stream")
     }
 
-    /// Waits for the next of the [events](super::sse) as which the answer arrives. `false`: it has ended.
+    /// Waits for the next [event](super::sse) of the response; `false` if the response has ended.
     pub(crate) async fn advance(&mut self, events: &mut Decoder) -> Result<bool, ProviderError> {
         while !events.advance()? {
             match self.chunk().await? {
@@ -232,24 +234,25 @@ impl Response<'_> {
         Ok(true)
     }
 
-    /// Something of the reply has arrived: from now on the limit of idle time holds. Until then a model is at work, and how
-    /// long it takes to begin has nothing to do with who looks on.
+    /// Starts the idle timeout, because a part of the reply has arrived.
+    ///
+    /// Until then the model is working, and the time until it begins must not depend on observers.
     pub(crate) fn begin(&mut self) {
         self.has_begun = true;
     }
 
-    /// Waits a little for the end behind the last event, so that the connection can be used again.
+    /// Waits briefly for the end of the body after the last event, so that the connection can be reused.
     pub(crate) async fn finish(&mut self) {
         let ending = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _in_time = timeout_at(deadline_after(MAX_DRAIN), ending).await;
     }
 
-    /// What the server says that it sends.
+    /// The content type that the server declares.
     pub(crate) fn content_type(&self) -> &str {
         self.header(CONTENT_TYPE.as_str()).unwrap_or("none")
     }
 
-    /// An error in the server's own words.
+    /// An error that the server reported in its own words.
     pub(crate) fn reported_error(&self, failure: &ErrorBody) -> ProviderError {
         let status = Some(self.response.status()).filter(|status| !status.is_success());
         let status = status.map(|status| status.as_u16()).or(failure.status);
@@ -261,7 +264,7 @@ impl Response<'_> {
         ProviderError { status, retry_after: failure.retry_after, request_id, should_retry, ..error }
     }
 
-    /// An answer that was expected to be something else.
+    /// The error for a response of an unexpected form.
     pub(crate) fn unexpected_error(&self, what: impl fmt::Display, body: &[u8]) -> ProviderError {
         let message = match body {
             [] => format!("{what}; it is empty"),
@@ -270,18 +273,18 @@ impl Response<'_> {
         ProviderError::new(ProviderErrorKind::InvalidResponse, self.redact(&message))
     }
 
-    /// The same error with the request's id, and with what the headers say of another try.
+    /// Adds the request's id, and what the headers say about retries.
     pub(crate) fn with_request_id(&self, error: ProviderError) -> ProviderError {
         let request_id = error.request_id.or_else(|| self.request_id.as_deref().map(Into::into));
         let message = match &request_id {
             Some(id) => format!("{} (request {id})", error.message).into(),
             None => error.message,
         };
-        // Some servers tell the same beside an answer that went well.
+        // Some servers send the same headers with a successful response.
         let is_refusal = !self.response.status().is_success();
         let told = |name: &str| self.header(name).filter(|_| is_refusal);
         let retry_after = retry_after::read(told, SystemTime::now()).or(error.retry_after);
-        // Vendors tell their own clients so: https://github.com/openai/openai-python
+        // The vendors' own clients read this header: https://github.com/openai/openai-python
         let should_retry = told("x-should-retry").and_then(|word| word.parse().ok()).or(error.should_retry);
         ProviderError { message, request_id, retry_after, should_retry, ..error }
     }
@@ -290,9 +293,9 @@ impl Response<'_> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// The error that an answer is which is not a success.
+    /// The error for a response whose status is not 2xx.
     async fn status_error(mut self) -> ProviderError {
-        // No model is at work.
+        // No model is working, so the idle timeout starts now.
         self.begin();
         let status = self.response.status();
         let location = self.header(LOCATION.as_str()).and_then(|to| self.response.url().join(to).ok());
@@ -303,7 +306,7 @@ impl Response<'_> {
             }
             None => {
                 let mut body = Vec::new();
-                // What has arrived is all there is to tell of.
+                // If the body breaks off, the part that has arrived is shown.
                 let _cut = self.read_into(&mut body).await;
                 match serde_json::from_slice(&body).ok().and_then(|body| ErrorBody::read(&body)) {
                     Some(failure) => return self.with_request_id(self.reported_error(&failure)),
@@ -315,10 +318,10 @@ impl Response<'_> {
         self.with_request_id(ProviderError { status: Some(status.as_u16()), ..error })
     }
 
-    /// All of the answer, as far as it comes.
+    /// Reads the body to its end. On an error, `body` contains the part that has arrived.
     pub(crate) async fn read_into(&mut self, body: &mut Vec<u8>) -> Result<(), ProviderError> {
         while let Some(chunk) = self.chunk().await? {
-            // Some servers send white space while the model is at work.
+            // Some servers send white space while the model is working.
             if !chunk.trim_ascii().is_empty() {
                 self.begin();
             }
@@ -355,7 +358,7 @@ impl Response<'_> {
     }
 }
 
-/// The value of a header that no log shows.
+/// A header's value, marked as sensitive so that no log shows it.
 fn sensitive(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
     value.set_sensitive(true);
@@ -378,7 +381,7 @@ async fn with_deadline<T>(
         .unwrap_or_else(|_| Err(ProviderError::new(ProviderErrorKind::Timeout, format!("{what} within {limit:?}"))))
 }
 
-/// The moment after a limit, which may be so long that no clock shows it.
+/// The moment after a limit, which may be too long for the clock to represent.
 fn deadline_after(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit).unwrap_or(now + FAR_FUTURE)
@@ -390,7 +393,7 @@ fn request_id(response: &reqwest::Response) -> Option<String> {
     Some(head(id, MAX_SHOWN_BODY))
 }
 
-/// The first `limit` bytes of a text, or a few less, so that no letter is cut.
+/// The first `limit` bytes of a text, or a few less, so that no character is cut.
 fn head(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
 }
@@ -399,17 +402,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-/// Shorter than the time after which servers close an idle connection, so that no request meets a closed one.
+/// Shorter than the time after which servers close an idle connection, so that no request is sent on a closed one.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How many requests share a connection of HTTP/2: the
-/// [standard](https://www.rfc-editor.org/rfc/rfc9113#SETTINGS_MAX_CONCURRENT_STREAMS) has servers allow no fewer.
+/// The number of requests that share an HTTP/2 connection: the
+/// [standard](https://www.rfc-editor.org/rfc/rfc9113#SETTINGS_MAX_CONCURRENT_STREAMS) recommends that servers allow at
+/// least this many.
 const MAX_STREAMS: usize = 100;
-/// How long the end of a stream is waited for behind its last event.
+/// The longest wait for the end of a stream after its last event.
 const MAX_DRAIN: Duration = Duration::from_millis(50);
-/// The most bytes of an answer, decompressed.
+/// The most bytes of a response, decompressed.
 const MAX_BODY_BYTES: usize = 64 << 20;
 const MAX_SHOWN_BODY: usize = 512;
 const MAX_MESSAGE: usize = 4096;
-/// The headers in which vendors name a request.
+/// The headers in which vendors send the request's id.
 const REQUEST_IDS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];

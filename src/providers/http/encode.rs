@@ -1,7 +1,7 @@
-//! The body of a request, written once: what an earlier turn of the same invocation has encoded is used again.
+//! The body of a request. The part that an earlier turn of the same invocation has encoded is used again.
 //!
-//! Every format has a list of messages that only grows. It is written last, so that the next body is this one with
-//! more behind it.
+//! Every format has a list of messages that only grows. It is written last, so that the next body is this body with
+//! more messages after it.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Pro
     let kept = context.memo().take::<Encoded<W>>().filter(|kept| kept.expect == expect);
     let (mut out, encoded) = match kept {
         Some(kept) => {
-            // Nobody else reads the bytes any more, unless an earlier request is still under way.
+            // The bytes are not shared any more, unless an earlier request is still in flight.
             let mut out = kept.body.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
             out.truncate(out.len() - END.len());
             (out, kept.messages)
@@ -49,7 +49,7 @@ fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Pro
     Ok(body)
 }
 
-/// Everything ahead of the messages.
+/// Writes the part of the body before the messages.
 fn head<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Profile) -> serde_json::Result<BytesMut> {
     let extra = &request.agent.extra;
     let mut fields = RequestFields { out: BytesMut::with_capacity(1024), extra, ours: vec![W::MESSAGES] };
@@ -66,16 +66,16 @@ fn head<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Prof
 /// The end of the list of messages, and of the body.
 const END: &[u8] = b"]}";
 
-/// What is kept in the context until the next turn.
+/// The encoded body, kept in the context until the next turn.
 struct Encoded<W> {
     expect: ResponseMode,
     body: Bytes,
-    /// How many of the context's messages are in it.
+    /// The number of the context's messages that are in it.
     messages: usize,
     format: std::marker::PhantomData<fn() -> W>,
 }
 
-/// The fields ahead of the messages. Each is merged with what the agent's `extra` says of it.
+/// The fields before the messages. Each is merged with the agent's `extra` of the same name.
 pub struct RequestFields<'a> {
     out: BytesMut,
     extra: &'a Map<String, Value>,
@@ -97,8 +97,8 @@ impl RequestFields<'_> {
     }
 }
 
-/// What a provider sets and what an agent sets beside it: objects are merged, lists joined, `null` leaves the field
-/// out, and anything else replaces it.
+/// Merges a provider's value with the agent's `extra`: objects are merged, lists joined, `null` leaves the field out,
+/// and any other value replaces the provider's.
 fn merge(ours: Value, extra: &Value) -> Option<Value> {
     match (ours, extra) {
         (_, Value::Null) => None,
@@ -116,14 +116,14 @@ fn merge(ours: Value, extra: &Value) -> Option<Value> {
     }
 }
 
-/// The list of messages, as it grows.
+/// The list of messages that is being written.
 pub struct MessageList<'a> {
     out: &'a mut BytesMut,
     has_items: bool,
 }
 
 impl MessageList<'_> {
-    /// One more.
+    /// Adds one message.
     pub(crate) fn push(&mut self, item: &impl Serialize) -> serde_json::Result<()> {
         if std::mem::replace(&mut self.has_items, true) {
             self.out.put_u8(b',');
@@ -132,7 +132,7 @@ impl MessageList<'_> {
     }
 }
 
-/// The text of a reply, with a line for each thing that the model made, in formats whose replies cannot carry them.
+/// The text of a reply, with a line for each attachment, in formats whose replies cannot carry attachments.
 pub(crate) fn with_attached<'a>(text: Option<&'a str>, attachments: &[Attachment]) -> Option<Cow<'a, str>> {
     let line = |Attachment { source, name, .. }: &Attachment| {
         let what = match source {
@@ -152,7 +152,7 @@ pub(crate) fn with_attached<'a>(text: Option<&'a str>, attachments: &[Attachment
     }
 }
 
-/// What a model is told of an attachment that it cannot be shown.
+/// The note to a model about an attachment that it cannot get.
 pub(crate) fn not_shown(attachment: &Attachment, why: &str) -> String {
     let what = match &attachment.source {
         AttachmentSource::Inline { media_type, base64 } => format!("{media_type}, {} bytes", base64.len() / 4 * 3),
@@ -162,7 +162,7 @@ pub(crate) fn not_shown(attachment: &Attachment, why: &str) -> String {
     format!("[attached, but not shown:{name} ({what}): {why}]")
 }
 
-/// Why a format cannot carry the bytes of a picture, if it cannot.
+/// The reason why a format cannot carry the bytes of an image; `None` if it can.
 pub(crate) fn picture_problem(media_type: &str, base64: &str) -> Option<&'static str> {
     match &*essence(media_type) {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => too_large(base64),
@@ -170,15 +170,15 @@ pub(crate) fn picture_problem(media_type: &str, base64: &str) -> Option<&'static
     }
 }
 
-/// Why nothing of that size is sent, if it is not.
+/// The reason why an attachment of this size is not sent; `None` if it is sent.
 pub(crate) fn too_large(base64: &str) -> Option<&'static str> {
     (base64.len() > MAX_ATTACHMENT_BYTES).then_some("it is too large")
 }
 
-/// The most bytes of an attachment in base64. Vendors take 20 to 50 MB in a whole request.
+/// The most bytes of an attachment in base64. Vendors accept 20 to 50 MB in a whole request.
 const MAX_ATTACHMENT_BYTES: usize = 20 << 20;
 
-/// The text of a document that is one. Bytes that are not UTF-8 are read as Latin-1, which has a letter for each.
+/// The text of a text document. Bytes that are not UTF-8 are read as Latin-1, which has a character for every byte.
 pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
     let kind = &*essence(media_type);
     let is_text = kind.starts_with("text/")
@@ -207,7 +207,7 @@ pub(crate) fn essence(media_type: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text, or words that say that there is none: some servers refuse a message that is blank.
+/// The text, or a placeholder if it is blank: some servers refuse a blank message.
 pub(crate) fn or_blank(text: &str) -> &str {
     if text.trim().is_empty() { "(no text)" } else { text }
 }
@@ -239,13 +239,14 @@ fn put_key(out: &mut BytesMut, key: &str) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The arguments of a tool call, if they are a JSON object, or else an empty one: some servers read them, and refuse a
-/// conversation for good in which they are something else.
+/// The arguments of a tool call if they are a JSON object, or else an empty object.
+///
+/// Some servers parse the arguments, and refuse every later request of a conversation in which they are something else.
 pub(crate) fn object_or_empty(arguments: &str) -> &str {
     if object(arguments).is_some() { arguments } else { EMPTY }
 }
 
-/// The same as JSON that is written as it is.
+/// The same as [`object_or_empty`], as raw JSON.
 pub(crate) fn json_object_or_empty(arguments: &str) -> serde_json::Result<&RawValue> {
     object(arguments).map_or_else(|| serde_json::from_str(EMPTY), Ok)
 }

@@ -1,4 +1,4 @@
-//! A model behind HTTP, asked once. [`Endpoint::ask`] is the one path of every vendor, streaming or not.
+//! One attempt to get a reply over HTTP. All vendors use [`Endpoint::ask`], with and without streaming.
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -24,9 +24,9 @@ pub(crate) struct Endpoint<W: WireFormat> {
     pub(crate) http: HttpClient,
     pub(crate) address: String,
     pub(crate) streaming: Streaming,
-    /// Where one was chosen; else the address tells.
+    /// The profile that the program has set; otherwise it is derived from the address.
     pub(crate) profile: Option<W::Profile>,
-    /// The types of events that were met and are not known.
+    /// The unknown types of events that have arrived so far.
     pub(crate) unknown: Mutex<HashSet<String>>,
     pub(crate) wire: PhantomData<W>,
 }
@@ -56,7 +56,7 @@ impl<W: WireFormat> Endpoint<W> {
         self.profile.unwrap_or_else(|| W::profile(&self.address))
     }
 
-    /// Where a request for `model` goes. A query of the address stands behind the path.
+    /// The URL of a request for `model`. A query of the address is kept after the path.
     fn url(&self, model: &str, expect: ResponseMode) -> String {
         let Some((address, query)) = self.address.split_once('?') else { return W::url(&self.address, model, expect) };
         let url = W::url(address.trim_end_matches('/'), model, expect);
@@ -64,7 +64,8 @@ impl<W: WireFormat> Endpoint<W> {
         format!("{url}{mark}{query}")
     }
 
-    /// Reads a response. A server may send JSON where events were asked for, or the other way round, without saying so.
+    /// Reads a response. A server may send JSON where events are expected, or events where JSON is, with the wrong
+    /// content type.
     async fn read_reply(
         &self,
         response: &mut Response<'_>,
@@ -99,7 +100,7 @@ impl<W: WireFormat> Endpoint<W> {
         })
     }
 
-    /// Says once that there is a type of events that is not known.
+    /// Logs an unknown type of events, once.
     fn log_unknown(&self, event: &str) {
         let mut unknown = self.unknown.lock();
         if unknown.len() < MAX_UNKNOWN && unknown.insert(event.to_owned()) {
@@ -143,7 +144,7 @@ impl<W: WireFormat> Endpoint<W> {
     }
 }
 
-/// The same error with a way out, where it mentions a setting that was sent, or one within it.
+/// Adds a hint to an error that mentions a setting of the request, or a key within one.
 fn with_hint(error: ProviderError, body: &[u8]) -> ProviderError {
     if error.kind != ProviderErrorKind::InvalidRequest {
         return error;
@@ -152,7 +153,7 @@ fn with_hint(error: ProviderError, body: &[u8]) -> ProviderError {
     let words: Vec<&str> = error.message.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     let mentions = |key: &str, is_within: bool| match key.contains(|c: char| c == '_' || c.is_uppercase()) {
         true => said.contains(&run_together(key)),
-        // A plain word within a setting, such as `type`, may be about anything.
+        // A plain word within a setting, such as `type`, may refer to anything.
         false => !is_within && words.contains(&key),
     };
     let mut fields: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
@@ -164,22 +165,23 @@ fn with_hint(error: ProviderError, body: &[u8]) -> ProviderError {
     ProviderError { message: message.into(), ..error }
 }
 
-/// Whether a setting has a key within it, at any depth, that is mentioned.
+/// Returns whether a setting contains, at any depth, a key that is mentioned.
 fn holds(setting: &Value, mentions: &impl Fn(&str, bool) -> bool) -> bool {
     let is_held = |(key, value): (&String, &Value)| mentions(key, true) || holds(value, mentions);
     setting.as_object().is_some_and(|fields| fields.iter().any(is_held))
 }
 
-/// The letters and digits of a text, in lower case: `thinking_level`, `thinkingLevel` and "Thinking level" are the same.
+/// The letters and digits of a text, in lower case: `thinking_level`, `thinkingLevel` and "Thinking level" are the
+/// same.
 fn run_together(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// The fields of a body that are no settings.
+/// The fields of a body that are not settings.
 const NO_SETTINGS: [&str; 9] =
     ["model", "messages", "input", "contents", "tools", "system", "systemInstruction", "instructions", "stream"];
 
-/// The error of a stream that ended too early: what the server wrote in place of the rest, if anything.
+/// The error of a stream that ended too early, with the text that the server sent outside of events, if any.
 fn stream_ended(response: &Response<'_>, events: sse::Decoder) -> ProviderError {
     let stray = events.into_stray();
     let json = stray.find('{').and_then(|begin| serde_json::Deserializer::from_str(&stray[begin..]).into_iter().next());
@@ -189,7 +191,7 @@ fn stream_ended(response: &Response<'_>, events: sse::Decoder) -> ProviderError 
     )
 }
 
-/// How many types of events are remembered; a server may make up any number.
+/// The most unknown types of events that are remembered; a server may invent any number.
 const MAX_UNKNOWN: usize = 64;
 
 impl<W: WireFormat> Provider for Endpoint<W> {

@@ -1,4 +1,4 @@
-//! The body of an error response: the server's words, and the kind of error they mean. Nothing here waits.
+//! The body of an error response: the server's message, and the kind of error that it means. Nothing here waits.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::provider::ProviderErrorKind;
 /// An error in a server's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// What happened.
+    /// The message.
     pub(crate) message: String,
-    /// The HTTP status that it names itself, where it comes without one.
+    /// The HTTP status that the body itself contains, for errors within a successful response.
     pub(crate) status: Option<u16>,
     /// The id of the request that failed.
     pub(crate) request_id: Option<String>,
-    /// How long it asks to wait.
+    /// The time that the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
     /// Its `code`, `type` and `status`, and the names of the quotas that it mentions.
     codes: String,
 }
 
 impl ErrorBody {
-    /// A failure that the server put into other words.
+    /// An error that the server reported in another form.
     pub(crate) fn new(message: impl Into<String>, words: &str) -> Self {
         Self { message: message.into(), codes: words.to_owned(), ..Self::default() }
     }
@@ -59,12 +59,12 @@ impl ErrorBody {
         })
     }
 
-    /// The same for what is surely a failure: without words of its own, all of it is shown.
+    /// Reads a body that is known to be an error; without a known message, all of it is shown.
     pub(crate) fn reported(body: &Value) -> Self {
         Self::read(body).unwrap_or_else(|| Self::new(body.to_string(), ""))
     }
 
-    /// What kind of failure it is, given the HTTP status that it came with.
+    /// The kind of error, given the HTTP status of the response.
     pub(crate) fn kind(&self, status: Option<u16>) -> ProviderErrorKind {
         use ProviderErrorKind::*;
         let says = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
@@ -77,7 +77,7 @@ impl ErrorBody {
         if status.is_none_or(|status| status == 400) && (says(&["API_KEY_INVALID"]) || self.begins(BAD_KEY)) {
             return Authentication;
         }
-        // It would be too large at any time.
+        // The request would be too large at any time.
         if status == Some(429) && self.mentions(&["request too large"]) && self.mentions(&["reduced", "too large for"])
         {
             return ContextTooLong;
@@ -103,7 +103,7 @@ impl ErrorBody {
         }
     }
 
-    /// Whether it is the model that failed, by what it wrote: another try may go well.
+    /// Returns whether the model itself failed because of its output, so that a retry may succeed.
     pub(crate) fn is_sampling(&self) -> bool {
         self.codes.contains("tool_use_failed")
     }
@@ -119,7 +119,7 @@ impl ErrorBody {
     }
 }
 
-/// How servers without a word for it say that the request has too many tokens.
+/// The phrases for a request with too many tokens, of servers without an error code for it.
 const TOO_LONG: &[&str] = &[
     "context length",
     "context window",
@@ -130,11 +130,11 @@ const TOO_LONG: &[&str] = &[
     "maximum prompt length",
     "exceed context limit",
 ];
-/// How servers say of a key that it is wrong which say that with the status 400.
+/// The phrases for a wrong key, of servers that report it with the status 400.
 const BAD_KEY: &[&str] = &["api key not valid", "incorrect api key", "invalid api key"];
 const NO_CREDIT: &[&str] = &["credit balance is too low"];
 
-/// What kind of failure an HTTP status means by itself.
+/// The kind of error that an HTTP status means by itself.
 pub(crate) fn of_status(status: u16) -> ProviderErrorKind {
     match status {
         401 | 403 => ProviderErrorKind::Authentication,

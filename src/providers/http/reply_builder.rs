@@ -1,6 +1,6 @@
-//! Builds a [`Reply`] from its pieces, whatever wire format they arrive in. New pieces go to the [`DeltaSink`].
+//! Builds a [`Reply`] from its pieces, for all wire formats. New pieces go to the [`DeltaSink`].
 //!
-//! Nothing here reads a wire format or repairs what a model wrote.
+//! Nothing here reads a wire format or repairs the model's output.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::providers::offer::ToolNames;
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::ToolCall;
 
-/// What of a reply has arrived.
+/// The part of a reply that has arrived.
 #[derive(Debug)]
 pub struct ReplyBuilder<'a, 'g> {
     deltas: &'a mut DeltaSink<'g>,
@@ -27,7 +27,7 @@ pub struct ReplyBuilder<'a, 'g> {
     is_complete: bool,
 }
 
-/// What of a tool call has arrived.
+/// The part of a tool call that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct PartialCall {
     pub(crate) id: String,
@@ -36,7 +36,7 @@ pub(crate) struct PartialCall {
 }
 
 impl<'a, 'g> ReplyBuilder<'a, 'g> {
-    /// Nothing yet.
+    /// An empty builder.
     pub(crate) fn new(deltas: &'a mut DeltaSink<'g>, renamed: ToolNames) -> Self {
         Self {
             deltas,
@@ -53,12 +53,12 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         }
     }
 
-    /// There is a reply, if perhaps an empty one.
+    /// Records that there is a reply, even if it stays empty.
     pub(crate) fn begin(&mut self) {
         self.has_begun = true;
     }
 
-    /// More of the text.
+    /// Appends to the text.
     pub(crate) fn push_text(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.text.push_str(piece);
@@ -66,7 +66,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         }
     }
 
-    /// More of the words in which the model declines.
+    /// Appends to the text of a refusal.
     pub(crate) fn push_refusal(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.refusal.push_str(piece);
@@ -74,7 +74,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         }
     }
 
-    /// More of the reasoning.
+    /// Appends to the reasoning.
     pub(crate) fn push_reasoning(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.reasoning.push_str(piece);
@@ -82,12 +82,12 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         }
     }
 
-    /// Something that the model made.
+    /// Adds an attachment that the model made.
     pub(crate) fn add_attachment(&mut self, attachment: Attachment) {
         self.attachments.push(attachment);
     }
 
-    /// One more tool call; its place among them is given back.
+    /// Adds a tool call, and returns its index.
     pub(crate) fn add_call(&mut self, call: PartialCall) -> usize {
         self.calls.push(call);
         let index = self.calls.len() - 1;
@@ -100,7 +100,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         &mut self.calls
     }
 
-    /// More of the arguments of the call at `index`.
+    /// Appends to the arguments of the call at `index`.
     pub(crate) fn push_arguments(&mut self, index: usize, piece: &str) {
         if let Some(call) = self.calls.get_mut(index) {
             call.arguments.push_str(piece);
@@ -110,35 +110,39 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         }
     }
 
-    /// Why the model stopped.
+    /// Sets the reason why the model stopped.
     pub(crate) fn set_stop_reason(&mut self, reason: StopReason) {
         self.stop_reason = Some(reason);
     }
 
-    /// What the reply costs, as far as the server has told; it takes the place of what was told before.
+    /// Sets the usage that the server has reported so far; replaces an earlier one.
     pub(crate) fn set_usage(&mut self, usage: Usage) {
         self.usage = Some(usage);
         self.deltas.usage_so_far(usage);
     }
 
-    /// Nothing that matters is missing any more: a stream may end here.
+    /// Records that nothing important is missing any more: a stream may end here.
     pub(crate) fn set_complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// Whether nothing that matters is missing.
+    /// Returns whether nothing important is missing.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether a program would read something in it.
+    /// Returns whether the reply has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && self.attachments.is_empty()
     }
 
-    /// The reply, if there is anything in it.
+    /// The reply.
+    ///
+    /// # Errors
+    ///
+    /// When it has no content and is not a pause.
     pub(crate) fn into_reply(self, opaque: Option<Value>) -> Result<Reply, ProviderError> {
-        // A turn may pause before it says a word.
+        // A turn may pause before any text.
         if !self.is_empty() || self.stop_reason.as_ref().is_some_and(StopReason::is_pause) {
             return Ok(self.finish(opaque));
         }
@@ -158,7 +162,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         Err(ProviderError { partial: self.into_partial(), ..ProviderError::new(kind, reason) })
     }
 
-    /// What has arrived of a reply that will not be whole.
+    /// The part that has arrived of a reply that will not be completed.
     pub(crate) fn into_partial(self) -> Option<Box<Reply>> {
         let is_anything = self.has_begun || self.usage.is_some() || !self.is_empty() || !self.reasoning.is_empty();
         is_anything.then(|| Box::new(self.finish(None)))
@@ -170,7 +174,7 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
             calls.map(|call| ToolCall::new(call.id, self.renamed.original(&call.name), call.arguments)).collect();
         let given = |text: String| (!text.is_empty()).then(|| text.into());
         let stop_reason = match self.stop_reason {
-            // Vendors say `stop` of a reply with tool calls as well.
+            // Vendors also send `stop` for a reply with tool calls.
             None | Some(StopReason::Stop) if !tool_calls.is_empty() => StopReason::ToolCalls,
             reason => reason.unwrap_or_default(),
         };

@@ -1,10 +1,10 @@
-//! How long a server asks to wait, read off its headers. Nothing here waits.
+//! The time that a server asks to wait, read from its headers. Nothing here waits.
 
 use std::time::{Duration, SystemTime};
 
 /// Reads `retry-after-ms` and [`Retry-After`](https://www.rfc-editor.org/rfc/rfc9110#field.retry-after).
 ///
-/// Seconds may have a fraction. What is negative or not a finite number is ignored.
+/// Seconds may have a fraction. A negative or not finite number is ignored.
 pub(crate) fn read<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let milliseconds = header("retry-after-ms").and_then(number).map(|milliseconds| milliseconds / 1000.0);

@@ -1,23 +1,24 @@
-//! Server-sent events: bytes in, cut anywhere, events out.
+//! A decoder of server-sent events. It takes bytes, split at any position, and returns events.
 //!
-//! Follows the [specification](https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation),
-//! except that bytes which are not UTF-8 are an error instead of U+FFFD, and that an event has a largest size.
-//! Nothing here reads from a connection or knows what the events mean.
+//! Follows the
+//! [specification](https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation), except
+//! that bytes which are not UTF-8 are an error instead of U+FFFD, and that the size of an event is limited. Nothing
+//! here reads from a connection or knows what the events mean.
 
 use std::ops::Range;
 
 use crate::provider::{ProviderError, ProviderErrorKind};
 
-/// One event, as it lies in the decoder.
+/// One event, borrowed from the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// Its type; empty when the server gave none.
+    /// Its type; empty if the server gave none.
     pub(crate) name: &'a str,
-    /// Its data, lines joined with `\n`.
+    /// Its data, with lines joined by `\n`.
     pub(crate) data: &'a str,
 }
 
-/// Why the bytes are not an event stream.
+/// The reason why the bytes are not an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SseError {
     #[error("the event stream is not valid UTF-8 at byte {offset}")]
@@ -32,26 +33,28 @@ impl From<SseError> for ProviderError {
     }
 }
 
-/// Whether a text is an event stream, which some servers send without saying so. No JSON begins like that.
+/// Returns whether a text is an event stream, which some servers send with another content type.
+///
+/// No JSON begins like one.
 pub(crate) fn is_stream(text: &[u8]) -> bool {
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|begin| text.starts_with(begin.as_bytes()))
 }
 
-/// Makes events out of bytes: [`feed`](Decoder::feed) it, then [`advance`](Decoder::advance) from event to event.
+/// Decodes events: add bytes with [`feed`](Decoder::feed), then call [`advance`](Decoder::advance) for each event.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     buffer: Vec<u8>,
-    /// Where in the buffer the line begins that is not yet taken.
+    /// The start, in the buffer, of the first line that is not read yet.
     start: usize,
-    /// Up to where in the buffer that line is known to have no end.
+    /// The position in the buffer before which that line has no end.
     scanned: usize,
-    /// How many bytes of the stream came before the buffer.
+    /// The number of bytes of the stream before the buffer.
     passed: usize,
-    /// The line before ended with `\r`, so that a `\n` now is the rest of its end.
+    /// `true` if the previous line ended with `\r`, so that a `\n` now is the rest of its end.
     after_cr: bool,
     name: String,
     data: Data,
-    /// The event is complete: the next line begins another.
+    /// `true` if the event is complete: the next line begins another one.
     is_complete: bool,
     stray: String,
 }
@@ -63,12 +66,12 @@ enum Data {
     None,
     /// One line, still in the buffer.
     Line(Range<usize>),
-    /// Lines that are joined, or were moved out of the buffer.
+    /// Several lines joined, or lines that were moved out of the buffer.
     Joined(String),
 }
 
 impl Decoder {
-    /// Takes in the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if let Data::Line(range) = &self.data
             && !self.is_complete
@@ -82,7 +85,7 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Moves on to the next event, unless more bytes are needed for it.
+    /// Moves to the next event; `false` if it needs more bytes.
     pub(crate) fn advance(&mut self) -> Result<bool, SseError> {
         if std::mem::take(&mut self.is_complete) {
             self.name.clear();
@@ -119,8 +122,9 @@ impl Decoder {
         Event { name: &self.name, data }
     }
 
-    /// What stood in the stream outside of events, once the stream has ended: some servers append a bare
-    /// JSON error. Only the first [`MAX_STRAY_BYTES`] bytes or so of it are kept.
+    /// The text of the stream outside of events, once the stream has ended: some servers append a bare JSON error.
+    ///
+    /// Only about the first [`MAX_STRAY_BYTES`] bytes of it are kept.
     pub(crate) fn into_stray(mut self) -> String {
         let rest = self.start..self.buffer.len();
         if std::str::from_utf8(&self.buffer[rest.clone()]).is_ok() {
@@ -129,7 +133,7 @@ impl Decoder {
         self.stray
     }
 
-    /// The next line that is complete, without its end.
+    /// The next complete line, without its end.
     fn line(&mut self) -> Option<Range<usize>> {
         if self.after_cr && self.start < self.buffer.len() {
             self.after_cr = false;
@@ -148,10 +152,10 @@ impl Decoder {
         Some(line)
     }
 
-    /// Takes in one line, which is UTF-8; an empty one completes the event.
+    /// Reads one line of UTF-8; an empty line completes the event.
     fn take(&mut self, line: Range<usize>) {
         if line.is_empty() {
-            // Without data it was none.
+            // Without data there is no event.
             self.is_complete = !matches!(self.data, Data::None);
             if !self.is_complete {
                 self.name.clear();
@@ -176,14 +180,14 @@ impl Decoder {
                 name.push_str(self.text(&value));
                 self.name = name;
             }
-            // A comment, or what only a browser needs.
+            // A comment, or a field that only browsers need.
             b"" | b"id" | b"retry" => {}
             _ if self.stray.len() < MAX_STRAY_BYTES => self.stray = format!("{}{}\n", self.stray, self.text(&line)),
             _ => {}
         }
     }
 
-    /// A piece of a line that was found to be UTF-8, cut beside ASCII.
+    /// A piece of a line. The line is known to be UTF-8, and the piece begins and ends next to ASCII.
     fn text(&self, range: &Range<usize>) -> &str {
         std::str::from_utf8(&self.buffer[range.clone()]).unwrap_or_default()
     }
@@ -197,7 +201,7 @@ impl Decoder {
     }
 }
 
-/// The most bytes that one event may have.
+/// The most bytes of one event.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
 const MAX_STRAY_BYTES: usize = 64 << 10;

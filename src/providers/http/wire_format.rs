@@ -1,4 +1,4 @@
-//! What sets one wire format apart from the others. All formats are siblings of this shape.
+//! The trait that every wire format implements.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use super::reply_builder::ReplyBuilder;
 use super::sse::Event;
 use crate::provider::Request;
 
-/// A wire format: how a request is written, and where it goes. How a reply is read is its [`Decoder`].
+/// A wire format: encodes requests and gives their URL. Its [`Decoder`] reads the responses.
 pub trait WireFormat: Send + Sync + 'static {
-    /// Who made it, and how its servers are reached by default.
+    /// The vendor of the format, with the defaults of its servers.
     const VENDOR: Vendor;
-    /// The name of the list in the body that grows from turn to turn.
+    /// The name of the body's list that grows from turn to turn.
     const MESSAGES: &'static str;
-    /// Reads the answers.
+    /// The decoder of the responses.
     type Decoder: Decoder;
-    /// The ways in which servers differ that speak it.
+    /// The variants of the format that servers speak.
     type Profile: Copy + Default + Send + Sync + 'static;
 
     /// The profile of the server at an address.
@@ -28,15 +28,15 @@ pub trait WireFormat: Send + Sync + 'static {
         Self::Profile::default()
     }
 
-    /// Whether models there can call functions, if the profile says so.
+    /// Returns whether the models there support function calling; `None` if the profile does not say.
     fn function_calling(_profile: Self::Profile) -> Option<bool> {
         None
     }
 
-    /// Where a request for `model` goes on the server at `address`.
+    /// The URL of a request for `model` on the server at `address`.
     fn url(address: &str, model: &str, expect: ResponseMode) -> String;
 
-    /// Writes all fields of the body but the messages.
+    /// Writes all fields of the body except the messages.
     fn fields(
         request: &Request,
         expect: ResponseMode,
@@ -44,8 +44,8 @@ pub trait WireFormat: Send + Sync + 'static {
         fields: &mut RequestFields<'_>,
     ) -> serde_json::Result<()>;
 
-    /// Writes the messages behind the first `encoded` of the context; none of them if `encoded` is 0, which is the place
-    /// for a system prompt among them.
+    /// Writes the context's messages, skipping the first `encoded`, which an earlier body contains already. With
+    /// `encoded == 0`, a format whose system prompt is a message writes it first.
     fn messages(
         request: &Request,
         encoded: usize,
@@ -54,54 +54,54 @@ pub trait WireFormat: Send + Sync + 'static {
     ) -> serde_json::Result<()>;
 }
 
-/// How a vendor's servers are reached.
+/// The defaults of a vendor's servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Vendor {
-    /// What its provider is called.
+    /// The name of its provider type.
     pub(crate) name: &'static str,
-    /// Where its servers are.
+    /// The default base URL.
     pub(crate) address: &'static str,
     /// The header that carries the key.
     pub(crate) key_header: &'static str,
-    /// What stands before the key, such as `Bearer `.
+    /// The text before the key, such as `Bearer `.
     pub(crate) key_prefix: &'static str,
     /// Further headers.
     pub(crate) headers: &'static [(&'static str, &'static str)],
-    /// The environment variables that may hold the key; the first that is set does.
+    /// The environment variables that may hold the key; the first one that is set is used.
     pub(crate) key_variables: &'static [&'static str],
-    /// The environment variable that may hold another address.
+    /// The environment variable that may hold another base URL.
     pub(crate) address_variable: &'static str,
 }
 
 /// Reads one response into a [`ReplyBuilder`].
 pub trait Decoder: Default + Send {
-    /// Takes in an answer that came whole.
+    /// Reads a complete response.
     fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError>;
 
-    /// Takes in one event of an answer that comes piece by piece.
+    /// Reads one event of a streamed response.
     fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError>;
 
-    /// What the server must see again with this reply, if anything.
+    /// The data of this reply that the server needs back in later requests, if any.
     fn opaque(self) -> Option<serde_json::Value>;
 }
 
-/// Whether anything more is to come.
+/// The result of reading one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// Perhaps.
+    /// More events may follow.
     More,
-    /// Perhaps; this event is of a type that is not known.
+    /// More events may follow; the type of this one is unknown.
     Unknown,
-    /// No: that was the last event.
+    /// This was the last event.
     Last,
 }
 
-/// Why an answer cannot be taken in.
+/// The reason why a response cannot be decoded.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// It is not what the format says.
+    /// The response does not match the format.
     Unreadable(serde_json::Error),
-    /// It says that the request failed.
+    /// The response says that the request failed.
     Reported(ErrorBody),
 }
 
@@ -111,7 +111,7 @@ impl From<serde_json::Error> for DecodeError {
     }
 }
 
-/// A JSON string that is not copied where it has no escapes.
+/// A JSON string, borrowed if it has no escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Str<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
@@ -124,18 +124,18 @@ impl std::ops::Deref for Str<'_> {
     }
 }
 
-/// A string of one's own; empty if there is none.
+/// The text as an owned string; empty if there is none.
 pub(crate) fn owned(text: Option<Str<'_>>) -> String {
     text.map_or_else(String::new, |text| text.0.into_owned())
 }
 
-/// Reads a field that a reply can do without: one of another form is none.
+/// Reads an optional field; a value of an unexpected form counts as missing.
 pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
     let raw = <&RawValue>::deserialize(field)?;
     Ok(serde_json::from_str::<Option<T>>(raw.get()).ok().flatten())
 }
 
-/// An item that its list can do without: one of another form is none.
+/// An optional item of a list; a value of an unexpected form counts as missing.
 #[derive(Debug)]
 pub(crate) struct Lenient<T>(pub(crate) Option<T>);
 
@@ -145,7 +145,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Lenient<T> {
     }
 }
 
-/// The place of something in a list. Some servers write it as text; whatever else they write is none.
+/// An index in a list. Some servers write it as text; any other form counts as missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Lenient<serde_json::Value>")]
 pub(crate) struct Index(pub(crate) Option<u64>);
@@ -157,7 +157,7 @@ impl From<Lenient<serde_json::Value>> for Index {
     }
 }
 
-/// The error that a server reports in an answer. Some have an empty one beside a good answer, which is none.
+/// The error that a server reports in a response. Some send an empty one with a successful response, which is ignored.
 pub(crate) fn error_in(error: Option<serde_json::Value>) -> Option<serde_json::Value> {
     use serde_json::Value;
     error.filter(|error| match error {
@@ -169,7 +169,7 @@ pub(crate) fn error_in(error: Option<serde_json::Value>) -> Option<serde_json::V
     })
 }
 
-/// A number of tokens. Some servers write it with a fraction; whatever else they write is none.
+/// A number of tokens. Some servers write it with a fraction; any other form counts as missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Lenient<serde_json::Value>")]
 pub(crate) struct Tokens(pub(crate) Option<u64>);

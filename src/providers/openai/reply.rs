@@ -1,7 +1,7 @@
-//! Chat completions: one that is whole, or the chunks of a stream.
+//! The decoder of chat completions: a complete one, or the chunks of a stream.
 //!
-//! Servers differ from OpenAI and from each other; what they agree on is read, what is unknown is ignored.
-//! Nothing here asks a server or repairs what a model wrote.
+//! Servers differ from OpenAI and from each other; fields that they agree on are read, unknown ones are ignored.
+//! Nothing here sends a request or repairs the model's output.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ struct Completion<'a> {
     #[serde(default, deserialize_with = "lenient")]
     usage: Option<TokenCounts>,
     error: Option<Value>,
-    // Some servers write an error without a wrapper, with the object `error`.
+    // Some servers send an error without a wrapper, with `error` as the value of `object`.
     #[serde(borrow)]
     object: Option<Str<'a>>,
     message: Option<Value>,
@@ -46,7 +46,7 @@ struct Choice<'a> {
     delta: Option<Message<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient")]
     finish_reason: Option<Str<'a>>,
-    // OpenRouter's place for an error of the server behind it.
+    // OpenRouter puts an error of the server behind it here.
     error: Option<Value>,
 }
 
@@ -65,17 +65,17 @@ struct Message<'a> {
     reasoning_details: Option<Vec<Map<String, Value>>>,
     #[serde(borrow, default, deserialize_with = "calls")]
     tool_calls: Option<Vec<CallPiece<'a>>>,
-    // What came before `tool_calls`.
+    // The predecessor of `tool_calls`.
     #[serde(borrow, default, deserialize_with = "lenient")]
     function_call: Option<FunctionPiece<'a>>,
-    // OpenRouter's form of pictures.
+    // OpenRouter's form of images.
     #[serde(borrow, default, deserialize_with = "lenient")]
     images: Option<Vec<Lenient<Image<'a>>>>,
     #[serde(borrow, default, deserialize_with = "lenient")]
     audio: Option<Audio<'a>>,
 }
 
-/// Text, or parts of it: Mistral sends a list in which some parts are the model's thinking.
+/// A text, or its parts: Mistral sends a list in which some parts are the model's thinking.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Text<'a> {
@@ -112,7 +112,7 @@ struct Audio<'a> {
     transcript: Option<Str<'a>>,
 }
 
-/// Reads calls. Some servers have an empty object or text in place of none.
+/// Reads calls. Some servers send an empty object or text instead of no calls.
 fn calls<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Vec<CallPiece<'de>>>, D::Error> {
     let raw = <&RawValue>::deserialize(field)?.get();
     if raw.starts_with('[') { serde_json::from_str(raw).map(Some).map_err(D::Error::custom) } else { Ok(None) }
@@ -145,7 +145,7 @@ struct FunctionPiece<'a> {
     arguments: Option<Arguments<'a>>,
 }
 
-/// The arguments as JSON text; some servers write the object itself.
+/// The arguments as JSON text; some servers send the object itself.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Arguments<'a> {
@@ -153,8 +153,8 @@ enum Arguments<'a> {
     Object(Value),
 }
 
-/// [Usage](https://platform.openai.com/docs/api-reference/completions/object#completions-object-usage), and what others
-/// make of it.
+/// [Usage](https://platform.openai.com/docs/api-reference/completions/object#completions-object-usage), with the
+/// variants of other servers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TokenCounts {
@@ -181,15 +181,15 @@ struct CompletionDetails {
     reasoning_tokens: Tokens,
 }
 
-/// Reads an answer.
+/// The decoder of one response.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The index of the choice that is read.
     choice: u64,
     has_tool_calls: bool,
-    /// What is known of each call besides the call itself.
+    /// Further data about each call.
     calls: Vec<Marks>,
-    /// The field in which reasoning came.
+    /// The field in which reasoning arrived.
     reasoning: Option<&'static str>,
     reasoning_details: Vec<Map<String, Value>>,
 }
@@ -203,8 +203,7 @@ struct Marks {
 impl wire_format::Decoder for Decoder {
     fn whole(&mut self, body: &[u8], builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         let mut completion: Completion<'_> = serde_json::from_slice(body)?;
-        // Some servers have an empty delta beside the message.
-        // Some servers count from 1.
+        // Some servers send an empty delta together with the message, and some count choices from 1.
         let indices = completion.choices.iter().flatten().filter_map(|choice| choice.index.0);
         self.choice = indices.min().unwrap_or(0);
         let choices = completion.choices.iter_mut().flatten();
@@ -243,7 +242,7 @@ impl wire_format::Decoder for Decoder {
 }
 
 impl Decoder {
-    /// Takes in a completion, or one more chunk of it, that came in an event of the type `name`.
+    /// Reads a completion, or one more chunk of it, from an event of the type `name`.
     fn take(
         &mut self,
         completion: Completion<'_>,
@@ -255,7 +254,7 @@ impl Decoder {
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
-        // More than one choice comes only if asked for.
+        // More than one choice is sent only on request.
         let choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
         let failed = choice.and_then(|choice| self.take_choice(choice, builder));
         match error_in(error).or(failed) {
@@ -268,14 +267,14 @@ impl Decoder {
         }
     }
 
-    /// Takes in a choice. Gives the error that is in it.
+    /// Reads a choice, and returns the error in it, if any.
     fn take_choice(&mut self, choice: Choice<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Option<Value> {
         builder.begin();
-        // Chunks of some servers hold the message so far beside the delta.
+        // Chunks of some servers contain the message so far as well as the delta.
         if let Some(message) = choice.delta {
             self.take_message(message, builder, Self::grow_call);
         } else if let Some(message) = choice.message {
-            // In a stream the sound comes in pieces without a header, which nobody asks for by accident.
+            // In a stream, audio arrives in pieces without a header; it is sent only on request.
             if let Some(sound) = message.audio.as_ref().and_then(|audio| audio.data.as_deref()) {
                 builder.add_attachment(Attachment::encoded(AttachmentKind::Audio, "audio/wav", sound));
             }
@@ -327,7 +326,7 @@ impl Decoder {
             message.function_call.map(|function| CallPiece { function: Some(function), ..CallPiece::default() });
         let calls = message.tool_calls.unwrap_or_default();
         self.has_tool_calls |= !calls.is_empty();
-        // Some servers tell a call in both ways, or have an empty one.
+        // Some servers send a call in both forms, or an empty one.
         let is_named = |call: &CallPiece<'_>| {
             call.function.as_ref().is_some_and(|function| function.name.as_deref().is_some_and(|name| !name.is_empty()))
         };
@@ -355,7 +354,7 @@ impl Decoder {
                 if call.id.is_empty() {
                     call.id = piece.id;
                 }
-                // A name comes in pieces, or is repeated with every piece of the arguments.
+                // A name arrives in pieces, or is repeated with every piece of the arguments.
                 if call.name != piece.name {
                     call.name.push_str(&piece.name);
                 }
@@ -366,10 +365,10 @@ impl Decoder {
         }
     }
 
-    /// Which call a piece of a stream belongs to, unless it begins one.
+    /// The call that a piece of a stream belongs to; `None` if the piece begins a new one.
     ///
-    /// The index should tell, but some servers give all calls the same one or none, and some give every
-    /// piece of one call another id. What begins a call has a name.
+    /// The index should identify it, but some servers give all calls the same index or none, and some give every piece
+    /// of one call another id. The first piece of a call has a name.
     fn continued(&self, piece: &PartialCall, index: Option<u64>, calls: &[PartialCall]) -> Option<usize> {
         let here = |place: &usize| index.is_none() || self.calls[*place].index == index;
         let same = |place: &usize| here(place) && !piece.id.is_empty() && calls[*place].id == piece.id;
@@ -381,12 +380,12 @@ impl Decoder {
         let begins = if piece.name.is_empty() {
             false
         } else if piece.id.is_empty() && call.id.is_empty() {
-            // A name that comes in pieces has its last one before the arguments.
+            // The last piece of a name arrives before the arguments.
             is_whole(&call.arguments) || is_named_anew && !is_begun && !piece.arguments.is_empty()
         } else if piece.id.is_empty() || call.id.is_empty() {
             is_whole(&call.arguments)
         } else {
-            // Some servers give every piece another id, and the name once more.
+            // Some servers give every piece another id, and repeat the name.
             let is_rest = !piece.arguments.is_empty() && !piece.arguments.trim_start().starts_with('{');
             let goes_on = !is_named_anew && is_begun && !is_whole(&call.arguments) && is_rest;
             call.id != piece.id && !goes_on
@@ -394,7 +393,8 @@ impl Decoder {
         (!begins).then_some(place)
     }
 
-    /// One more [detail of the reasoning](https://openrouter.ai/docs/use-cases/reasoning-tokens), or more of the last.
+    /// Adds one more [detail of the reasoning](https://openrouter.ai/docs/use-cases/reasoning-tokens), or more of the
+    /// last one.
     fn add_detail(&mut self, detail: Map<String, Value>) {
         let last = self.reasoning_details.last_mut();
         let Some(last) =
@@ -433,7 +433,7 @@ impl CallPiece<'_> {
     }
 }
 
-/// A picture at an address, or in a [data URL](https://www.rfc-editor.org/rfc/rfc2397).
+/// An image at an address, or in a [data URL](https://www.rfc-editor.org/rfc/rfc2397).
 fn picture(url: &str) -> Attachment {
     let inline = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
     inline.map_or_else(
@@ -482,7 +482,7 @@ impl From<TokenCounts> for Option<Usage> {
         let cached = counts.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
         let cached = cached.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
         let reasoning = counts.completion_tokens_details.unwrap_or_default().reasoning_tokens.count();
-        // xAI counts the reasoning beside the completion instead of within it.
+        // xAI does not include the tokens of reasoning in those of the completion.
         let with_reasoning = output.saturating_add(reasoning);
         let is_beside = counts.total_tokens.0 == Some(input.saturating_add(with_reasoning));
         Some(Usage {

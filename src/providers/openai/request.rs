@@ -1,7 +1,7 @@
 //! A [`Request`] as the [body](https://platform.openai.com/docs/api-reference/chat/create) of a chat completion,
-//! written straight from what it borrows.
+//! written directly from borrowed data.
 //!
-//! Nothing here asks a server.
+//! Nothing here sends a request.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub(super) fn fields(
     fields.set("stream_options", streams.map(|include_usage| StreamOptions { include_usage }))
 }
 
-/// The effort to send. Some models refuse one beside tools, or want it to be `none`.
+/// The effort to send. Some models refuse one together with tools, or require it to be `none`.
 fn effort(Request { agent, tools, .. }: &Request, gpt: Option<Gpt>) -> serde_json::Result<Option<&'static str>> {
     let asked = agent.reasoning.map(|reasoning| reasoning.effort);
     let is_overridden = tools.is_empty() || agent.extra.contains_key("reasoning_effort");
@@ -57,7 +57,7 @@ fn effort(Request { agent, tools, .. }: &Request, gpt: Option<Gpt>) -> serde_jso
     }
 }
 
-/// Writes the messages behind the first `encoded`.
+/// Writes the messages after the first `encoded`.
 pub(super) fn messages(
     request: &Request,
     encoded: usize,
@@ -256,7 +256,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The API's word for a sound's format: `wav` or `mp3`; for others, what the media type says.
+/// The API's word for an audio format: `wav` or `mp3`; for others, the subtype of the media type.
 fn audio_format(media_type: &str) -> &str {
     match media_type.split(';').next().unwrap_or_default().trim().trim_start_matches("audio/") {
         "wave" | "x-wav" | "vnd.wave" => "wav",
@@ -265,7 +265,7 @@ fn audio_format(media_type: &str) -> &str {
     }
 }
 
-/// What the API wraps in `"type": "function"`: a tool, and a call of one.
+/// The values that the API wraps in `"type": "function"`: a tool, or a call of one.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Typed<'a> {

@@ -1,8 +1,8 @@
-//! Responses: one that is whole, or the events of a stream.
+//! The decoder of responses: a complete one, or the events of a stream.
 //!
-//! A response is a list of items. In a stream each item is added, grows and is done; the whole response comes last.
-//! Servers leave out some of this. Whatever comes first is told, and nothing is told twice.
-//! Nothing here asks a server or repairs what a model wrote.
+//! A response is a list of items. In a stream each item is added, grows and is completed; the complete response comes
+//! last. Servers omit some of these events. Each piece is passed on when it first arrives, and only once. Nothing here
+//! sends a request or repairs the model's output.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Response {
     incomplete_details: Option<Incomplete>,
     usage: Option<TokenCounts>,
     error: Option<Value>,
-    // Some servers write an error without a wrapper.
+    // Some servers send an error without a wrapper.
     message: Option<Value>,
     code: Option<Value>,
 }
@@ -35,7 +35,7 @@ struct Incomplete {
     reason: Option<String>,
 }
 
-/// One [event](https://platform.openai.com/docs/api-reference/responses-streaming) of a stream, of whatever type.
+/// One [event](https://platform.openai.com/docs/api-reference/responses-streaming) of a stream, of any type.
 #[derive(Debug, Deserialize)]
 struct Piece<'a> {
     #[serde(borrow, rename = "type")]
@@ -61,7 +61,7 @@ struct Piece<'a> {
     status: Option<Value>,
 }
 
-/// Text. In events that nobody reads here there may be something else in its place.
+/// A text. Events that are ignored here may have another value in its place.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Text<'a> {
@@ -91,28 +91,28 @@ struct OutputDetails {
     reasoning_tokens: Tokens,
 }
 
-/// Reads an answer.
+/// The decoder of one response.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The items of the output, in order.
     items: Vec<Item>,
 }
 
-/// What has arrived of an item.
+/// The part of an item that has arrived.
 #[derive(Debug)]
 struct Item {
     id: Option<String>,
-    /// Its place in the output, as the server counts.
+    /// Its index in the output, as the server counts.
     index: u64,
-    /// Its place among the tool calls, if it is one.
+    /// Its index among the builder's tool calls, if it is one.
     call: Option<usize>,
-    /// What was told of each of its parts.
+    /// The text of each of its parts that was passed on.
     told: Vec<(Part, String)>,
-    /// All of it, once it is done.
+    /// The complete item, once it is done.
     whole: Option<Value>,
 }
 
-/// Names a part of an item by its place among those of its kind.
+/// A part of an item, by its index among the parts of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Text(u64),
@@ -128,7 +128,7 @@ impl wire_format::Decoder for Decoder {
 
     fn event(&mut self, event: Event<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<Decoded, DecodeError> {
         match event.data.trim() {
-            // The end that some servers borrow from Chat Completions says nothing of the reply.
+            // Some servers end the stream as in Chat Completions; that end says nothing about the reply.
             "" | "[DONE]" => Ok(Decoded::More),
             data => self.take(serde_json::from_str(data)?, event.name, builder),
         }
@@ -142,7 +142,7 @@ impl wire_format::Decoder for Decoder {
 }
 
 impl Decoder {
-    /// Takes in one event. Its type is in the data, or else the event's `name`.
+    /// Reads one event. Its type is in the data, or else the event's `name`.
     fn take(
         &mut self,
         mut piece: Piece<'_>,
@@ -176,14 +176,14 @@ impl Decoder {
                 builder.set_complete();
                 return Ok(Decoded::Last);
             }
-            // Many tell of what other events say better.
+            // Other events contain the same information in a better form.
             _ if kind.starts_with("response.") => {}
             _ => return Ok(Decoded::Unknown),
         }
         Ok(Decoded::More)
     }
 
-    /// Takes in a whole response: what of it no event has brought.
+    /// Reads the complete response and adds what the events before it did not contain.
     fn finish(&mut self, response: Response, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
         if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
@@ -215,18 +215,18 @@ impl Decoder {
         Ok(())
     }
 
-    /// An item begins.
+    /// Reads the start of an item.
     fn add(&mut self, piece: Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         builder.begin();
         let item = piece.item.unwrap_or_default();
         let place = self.open(id(&item), piece.output_index);
         if kind(&item) == "function_call" {
-            // Some servers tell the arguments here already, and then once more.
+            // Some servers send the arguments here already, and then once more.
             self.items[place].call = Some(builder.add_call(call(&item, String::new())));
         }
     }
 
-    /// An item is done.
+    /// Reads a completed item.
     fn done(&mut self, piece: Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         builder.begin();
         let item = piece.item.unwrap_or_default();
@@ -235,25 +235,25 @@ impl Decoder {
         self.items[place].take(item, builder);
     }
 
-    /// There is more of a part.
+    /// Reads more of a part.
     fn grow(&mut self, part: Part, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         self.item(piece).grow(part, text(&piece.delta), builder);
     }
 
-    /// A part is done.
+    /// Reads a completed part.
     fn complete(&mut self, part: Part, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         let all = if matches!(part, Part::Refusal(_)) { &piece.refusal } else { &piece.text };
         self.item(piece).complete(part, text(all), builder);
     }
 
-    /// There is more of the arguments of a call. Those of an unknown call come again when it is done.
+    /// Reads more of the arguments of a call. Those of an unknown call are repeated in its completed item.
     fn argue(&self, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
             builder.push_arguments(call, text(&piece.delta));
         }
     }
 
-    /// The arguments of a call are done.
+    /// Reads the completed arguments of a call.
     fn argue_all(&self, piece: &Piece<'_>, builder: &mut ReplyBuilder<'_, '_>) {
         if let Some(call) = self.call_of(piece) {
             match &piece.arguments {
@@ -264,20 +264,20 @@ impl Decoder {
         }
     }
 
-    /// The item that an event speaks of.
+    /// The item that an event refers to; a new one if it is unknown.
     fn item(&mut self, piece: &Piece<'_>) -> &mut Item {
         let id = piece.item_id.as_deref();
         let place = self.find(id, piece.output_index).unwrap_or_else(|| self.open(id, piece.output_index));
         &mut self.items[place]
     }
 
-    /// The tool call that an event speaks of.
+    /// The tool call that an event refers to.
     fn call_of(&self, piece: &Piece<'_>) -> Option<usize> {
         self.items[self.find(piece.item_id.as_deref(), piece.output_index)?].call
     }
 
-    /// The place of an item: by its id, or else by its index, because some servers give every event another id. What has
-    /// neither is about the last one.
+    /// The index of an item: by its id, or else by the server's index, because some servers give every event another
+    /// id. An event with neither refers to the last item.
     fn find(&self, id: Option<&str>, index: Option<u64>) -> Option<usize> {
         let with_id = |id| self.items.iter().rposition(|item| item.id.as_deref() == Some(id));
         let with_index = |index| self.items.iter().rposition(|item| item.index == index);
@@ -287,7 +287,7 @@ impl Decoder {
         }
     }
 
-    /// One more item.
+    /// Adds an item.
     fn open(&mut self, id: Option<&str>, index: Option<u64>) -> usize {
         let place = self.items.len();
         self.insert(place, Item::new(id, index.unwrap_or(place as u64)))
@@ -305,7 +305,7 @@ impl Item {
         Self { id: id.map(str::to_owned), index, call: None, told: Vec::new(), whole: None }
     }
 
-    /// More of a part.
+    /// Adds more of a part.
     fn grow(&mut self, part: Part, piece: &str, builder: &mut ReplyBuilder<'_, '_>) {
         match self.told.iter_mut().find(|(told, _)| *told == part) {
             Some((_, text)) => text.push_str(piece),
@@ -318,7 +318,7 @@ impl Item {
         }
     }
 
-    /// All of a part: what of it has not been told, unless it was told in other words.
+    /// Completes a part: adds the rest of its text, unless the text differs from the part that was passed on.
     fn complete(&mut self, part: Part, text: &str, builder: &mut ReplyBuilder<'_, '_>) {
         let told = self.told.iter().find(|(told, _)| *told == part).map_or("", |(_, text)| text);
         if let Some(rest) = text.strip_prefix(told).filter(|rest| !rest.is_empty()) {
@@ -326,7 +326,8 @@ impl Item {
         }
     }
 
-    /// The part that was told, if there is one alone and it is text. Some servers count from another number while it grows.
+    /// The only part so far, if it is text. In some servers, the part of a stream has another index than in the
+    /// completed item.
     fn only_text(&self) -> Option<Part> {
         match self.told[..] {
             [(part @ Part::Text(_), _)] => Some(part),
@@ -334,7 +335,7 @@ impl Item {
         }
     }
 
-    /// All of the item.
+    /// Reads the complete item.
     fn take(&mut self, item: Value, builder: &mut ReplyBuilder<'_, '_>) {
         match kind(&item) {
             "message" => {
@@ -357,7 +358,7 @@ impl Item {
                     builder.add_attachment(Attachment::encoded(AttachmentKind::Image, &media_type, base64));
                 }
             }
-            // What built-in tools did is the server's affair.
+            // Items of built-in tools concern only the server.
             _ => {}
         }
         self.whole = Some(item);
@@ -377,7 +378,7 @@ impl Item {
 }
 
 impl Piece<'_> {
-    /// What an event says went wrong. The reference has its words at the top; they also come wrapped.
+    /// The error that an event reports. In the reference its fields are at the top level; some servers wrap them.
     fn failure(self) -> ErrorBody {
         let mut failure = match self.error {
             Some(error) => ErrorBody::reported(&json!({ "error": error })),
@@ -389,7 +390,7 @@ impl Piece<'_> {
     }
 }
 
-/// Gives a call all of its arguments, of which some may have come before.
+/// Sets the complete arguments of a call, of which a part may have arrived before.
 fn set_arguments(place: usize, all: &str, builder: &mut ReplyBuilder<'_, '_>) {
     let Some(call) = builder.calls().get_mut(place) else { return };
     match all.strip_prefix(call.arguments.as_str()) {
@@ -403,7 +404,7 @@ fn call(item: &Value, arguments: String) -> PartialCall {
     PartialCall { id: string(&item["call_id"]).to_owned(), name: string(&item["name"]).to_owned(), arguments }
 }
 
-/// The arguments as JSON text; some servers write the object itself.
+/// The arguments as JSON text; some servers send the object itself.
 fn arguments(written: &Value) -> String {
     match written {
         Value::Null => String::new(),
@@ -412,7 +413,7 @@ fn arguments(written: &Value) -> String {
     }
 }
 
-/// Whether an item says no more than the text and the tool calls of a reply do.
+/// Returns whether an item contains no more than the text and the tool calls of a reply.
 fn is_plain(item: &Value) -> bool {
     match kind(item) {
         "message" => item["phase"].is_null(),
@@ -421,8 +422,8 @@ fn is_plain(item: &Value) -> bool {
     }
 }
 
-/// An item of the output as the server takes it in the input: without what it
-/// [refuses](https://github.com/openai/openai-python/pull/3053) there, and without what is of no use.
+/// An output item in the form that the server accepts as input: without the fields that it
+/// [refuses](https://github.com/openai/openai-python/pull/3053) there, and without those that have no use.
 fn as_input(mut item: Value) -> Value {
     let kind = kind(&item).to_owned();
     let Value::Object(fields) = &mut item else { return item };
@@ -450,7 +451,7 @@ fn kind(item: &Value) -> &str {
     string(&item["type"])
 }
 
-/// What events call an item by.
+/// The id by which events refer to an item.
 fn id(item: &Value) -> Option<&str> {
     item["id"].as_str().or(item["call_id"].as_str())
 }

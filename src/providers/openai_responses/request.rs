@@ -1,7 +1,7 @@
-//! A [`Request`] as the [body](https://platform.openai.com/docs/api-reference/responses/create) of a response,
-//! written straight from what it borrows.
+//! A [`Request`] as the [body](https://platform.openai.com/docs/api-reference/responses/create) of a response, written
+//! directly from borrowed data.
 //!
-//! Nothing here asks a server.
+//! Nothing here sends a request.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub(super) fn fields(
     fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
-/// Writes the messages behind the first `encoded`.
+/// Writes the messages after the first `encoded`.
 pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let is_stored = request.agent.extra.get("store") != Some(&Value::Bool(false));
     for message in request.context.messages().skip(encoded) {
@@ -68,7 +68,7 @@ fn write_kept_items(items: &[Value], tool_calls: &[ToolCall], list: &mut Message
         match (kind(item), item) {
             ("function_call", Value::Object(fields)) => {
                 let Some(call) = calls.next() else { continue };
-                // What was recorded counts: an id that came twice has been changed.
+                // The recorded id is used: an id that occurred twice has been replaced.
                 let mut fields = fields.clone();
                 fields.insert("call_id".to_owned(), (*call.id).into());
                 fields.insert("name".to_owned(), offer::name(&call.name).into());
@@ -81,7 +81,7 @@ fn write_kept_items(items: &[Value], tool_calls: &[ToolCall], list: &mut Message
     write_items(None, calls.as_slice(), list)
 }
 
-/// Writes a reply that came from anywhere.
+/// Writes a reply of any provider.
 fn write_items(
     text: Option<Cow<'_, str>>,
     tool_calls: &[ToolCall],
@@ -96,18 +96,18 @@ fn write_items(
     Ok(())
 }
 
-/// What makes reasoning understood by a server that has not kept it.
+/// The value of `include` that makes a server understand reasoning that it has not stored.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
-/// Whether the agent itself asks for `word` to be included.
+/// Returns whether the agent's own settings include `word`.
 fn includes(request: &Request, word: &str) -> bool {
     let asked = request.agent.extra.get("include").and_then(Value::as_array);
     asked.is_some_and(|asked| asked.iter().any(|asked| asked == word))
 }
 
-/// Whether a server understands an item that it has not kept. It
+/// Returns whether a server understands an item that it has not stored. It
 /// [refuses](https://community.openai.com/t/requests-api-does-not-support-manual-context-management/1269225) reasoning
-/// of which there is only an id.
+/// that consists only of an id.
 fn is_self_contained(item: &Value) -> bool {
     kind(item) != "reasoning" || item["encrypted_content"].is_string()
 }
@@ -188,7 +188,7 @@ impl<'a> Part<'a> {
         use AttachmentKind::{Audio, Document, Image};
         use AttachmentSource::{Inline, Url};
         let not_shown = |why| Self::text(encode::not_shown(attachment, why));
-        // The schema wants the `detail` in a message, even if it is the default.
+        // The schema requires `detail` in a message, even for the default value.
         let picture = |source| Self::Image { image_url: DataUrl(source), detail: "auto" };
         match (attachment.kind, &attachment.source) {
             (Image, source @ Inline { media_type, base64 }) => {
@@ -207,7 +207,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Why the API takes no such [file](https://developers.openai.com/api/docs/guides/file-inputs), if it does not.
+/// The reason why the API does not accept such a [file](https://developers.openai.com/api/docs/guides/file-inputs);
+/// `None` if it does.
 fn document_problem(media_type: &str) -> Option<&'static str> {
     let kind = &*encode::essence(media_type);
     let is_other = ["application/", "video/", "font/", "model/"].iter().any(|other| kind.starts_with(other));
