@@ -1,7 +1,8 @@
-//! The [Model Context Protocol](https://modelcontextprotocol.io): the tools of its servers as tools of a runtime, and a
-//! runtime's agents as such a server. Nothing outside this folder knows of it, and nothing but this folder of the SDK.
+//! The [Model Context Protocol](https://modelcontextprotocol.io): tools of MCP servers for a runtime's agents, and an
+//! MCP server for a runtime's agents.
 //!
-//! The feature `mcp-client` has the first, `mcp-server` the second.
+//! The feature `mcp-client` contains the first, `mcp-server` the second. Nothing outside this folder depends on it, and
+//! nothing outside it uses the MCP SDK.
 //!
 //! # Tools of servers
 //!
@@ -28,39 +29,44 @@
 //! # }
 //! ```
 //!
-//! **Names.** A tool is offered by the name that its server gives it, in which `.`, `/`, `:` and spaces become `_`. A name
-//! with any other character outside `[a-zA-Z0-9_-]`, an empty one and one of more than 64 characters is refused, so that no
-//! tool can look like another. Where names collide, between servers or with a tool, agent, actor or user of the runtime,
-//! every one of the colliding servers' tools is offered as `{server}__{tool}`; what collides even then is refused. The
-//! order is that of the servers as given, and within a server that of the names. [`Connections::refused`] tells what is
-//! refused, and why. Whoever joins the runtime later finds the names taken.
+//! **Names.** A tool is offered under the name that its server gives it, in which `.`, `/`, `:` and spaces become `_`.
+//! A name with any other character outside `[a-zA-Z0-9_-]`, an empty name and a name of more than 64 characters are
+//! refused, so that no tool can look like another. If names collide, between servers or with a tool, agent, actor or
+//! user of the runtime, all of the colliding servers' tools are offered as `{server}__{tool}`; a name that collides
+//! even then is refused. Servers come in the order given, and the tools of a server in the order of their names.
+//! [`Connections::refused`] returns the refused tools with the reasons. A peer or tool that joins the runtime later
+//! cannot take a name in use.
 //!
-//! **Trust.** Models read what a server says of its tools, so it is pinned. A tool whose name, description or schema is not
-//! what it was when it was first seen is disabled until [`Connection::approve`], in calls that are under way too.
-//! [`Connections::tools`] shows what models read, and only what it has shown can be approved. [`Connections::pins`] keeps the
-//! pins for the next run, in which new tools wait for approval too. [`ServerConfig::only`] and [`ServerConfig::without`] select the tools
-//! of a server. Schemas that refer to elsewhere or in a circle, or are too deep or too large, are refused. A server may ask us
-//! for nothing: sampling, elicitation and roots are denied.
+//! **Trust.** Models read the texts that a server writes about its tools, so these texts are pinned. A tool whose name,
+//! description or schema has changed since it was first seen is disabled until [`Connection::approve`], also in calls
+//! that are in progress. [`Connections::tools`] shows the texts that models read, and only what it has shown can be
+//! approved. [`Connections::pins`] keeps the pins for the next run, in which new tools wait for approval too.
+//! [`ServerConfig::only`] and [`ServerConfig::without`] select the tools of a server. Schemas with external or circular
+//! references, or that are too deep or too large, are refused. A server's own requests are denied: sampling,
+//! elicitation and roots.
 //!
-//! Characters that a person does not see are taken out of descriptions, schemas, results and errors. A schema that has them in
-//! what is sent back to the server, such as the name of a parameter, is refused. The names of prompts and the addresses of
-//! resources, which programs send back, stay as they are.
+//! Invisible characters are removed from descriptions, schemas, results and errors. A schema that has them in a value
+//! that is sent back to the server, such as the name of a parameter, is refused. The names of prompts and the URIs of
+//! resources, which programs send back, stay unchanged.
 //!
-//! **Secrets.** No model, event, error, `Debug` output or log shows the credentials that a server is given: bearer tokens,
-//! passwords and keys in its URL, and headers, variables, options and query parameters that are named like a key, a token or a
-//! password. Errors and logs show no other value either that a server is given, except paths, names of packages and options.
-//! A mark stands in their place. They are found as they are, in JSON, percent-encoded and in base64, and not in what a server
-//! makes of them otherwise. Values of fewer than 6 bytes are not hidden. The names of tools and parameters, and the values that
-//! a schema allows, stay as they are: a simple password may be part of one.
+//! **Secrets.** The credentials in a server's configuration are never shown in a model's context, an event, an error,
+//! `Debug` output or a log: bearer tokens, passwords and keys in its URL, and headers, variables, options and query
+//! parameters whose name is like that of a key, a token or a password. Errors and logs also hide all other values of
+//! the configuration, except paths, names of packages and options. A mark replaces each of them. They are found
+//! unchanged, in JSON, percent-encoded and in base64, but not if the server transforms them in another way. Values of
+//! fewer than 6 bytes are not hidden. The names of tools and parameters, and the values that a schema allows, stay
+//! unchanged: a simple password may be part of one.
 //!
-//! **Configuration.** Whoever says which command is started may do anything here. So servers come from code, or from a file
-//! that the program names ([`Servers::from_file`]); no file is ever looked for, least of all in a folder that agents work in.
+//! **Configuration.** A configuration names commands to start, and these may do anything on this machine. So servers
+//! come only from code, or from a file that the program names ([`Servers::from_file`]). No file is ever searched for,
+//! least of all in a folder in which agents work.
 //!
-//! **Calls.** Every call ends: by its answer, by a deadline ([`ServerConfig::idle_timeout`]), with its server, or when its caller
-//! withdraws it; in the last cases the server is told. Progress notifications become
-//! [`ToolProgress`](crate::EventKind::ToolProgress) events, and give a call more time. Texts, images, audio, links,
-//! embedded resources and structured content come back as [`Content`](crate::Content); text beyond a bound is kept in a
-//! file, and an attachment that is not base64 becomes a note. Errors, of the tool and of the protocol, are told to the model.
+//! **Calls.** Every call ends: with its result, at a timeout ([`ServerConfig::idle_timeout`]), with its server, or when
+//! its caller cancels it. On a timeout or cancellation, the server is sent a cancellation. Progress notifications
+//! become [`ToolProgress`](crate::EventKind::ToolProgress) events, and reset the idle timeout. Texts, images, audio,
+//! links, embedded resources and structured content are returned as [`Content`](crate::Content). Text beyond a limit is
+//! saved in a file, and an attachment that is not base64 becomes a note. Errors of the tool and of the protocol go to
+//! the model.
 
 #[cfg(feature = "mcp-client")]
 mod client;

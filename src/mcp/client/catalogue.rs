@@ -1,4 +1,4 @@
-//! The tools of one server: which there are, which were approved, which are refused. Nothing here waits.
+//! The tools of one server: known, approved and refused ones. Nothing here waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use serde_json::Value;
 use crate::mcp::client::config::Settings;
 use crate::mcp::client::definition::{Definition, Fingerprint, RefusedTool};
 
-/// The most tools of one server, and the most that are approved because they are seen for the first time.
+/// The most tools of one server, and the most tools that are approved because they are seen for the first time.
 pub(crate) const MAX_TOOLS: usize = 10_000;
 
-/// What becomes of a tool whose definition is not the one that was approved.
+/// The treatment of a tool whose definition is not the approved one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnChange {
-    /// It is not offered, and calls of it fail, until [`Connection::approve`](crate::mcp::Connection::approve).
+    /// Disables the tool: it is not offered, and calls of it fail, until
+    /// [`Connection::approve`](crate::mcp::Connection::approve).
     #[default]
     Disable,
-    /// It is offered as it is now.
+    /// Offers the tool with its new definition.
     Accept,
 }
 
-/// Which of a server's tools are wanted, by the server's names. Default: all.
+/// The selected tools of a server, by the server's names. Default: all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     pub(crate) only: Option<BTreeSet<String>>,
@@ -34,28 +35,29 @@ impl Selection {
     }
 }
 
-/// What is known of a server's tools.
+/// The known tools of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
-    /// By the server's names, sorted.
+    /// The tools by the server's names, sorted.
     tools: BTreeMap<Arc<str>, Arc<Definition>>,
-    /// The definitions that were approved; kept when a tool goes, so that it cannot come back as another.
+    /// The approved definitions. They are kept when a tool is removed, so that it cannot return with another
+    /// definition.
     pins: BTreeMap<Arc<str>, Fingerprint>,
-    /// Whether the pins are those of an earlier run, so that a tool that is not among them is new.
+    /// `true` if the pins come from an earlier run, so that a tool without a pin is new.
     is_pinned: bool,
-    /// Whether the server has listed its tools.
+    /// `true` once the server has listed its tools.
     is_listed: bool,
     refused: Vec<RefusedTool>,
 }
 
 impl Catalogue {
-    /// With the pins of an earlier run, if there are any.
+    /// A catalogue with the pins of an earlier run, if there are any.
     pub(crate) fn new(pins: Option<BTreeMap<Arc<str>, Fingerprint>>) -> Self {
         Self { is_pinned: pins.is_some(), pins: pins.unwrap_or_default(), ..Self::default() }
     }
 
-    /// Replaces what is known by what the server lists now. A tool that was never seen is approved as it is, unless there
-    /// are pins of an earlier run.
+    /// Replaces the tools with the server's current list. A tool that is seen for the first time is approved, unless
+    /// there are pins of an earlier run.
     pub(crate) fn update(&mut self, listed: &[Value], settings: &Settings) {
         self.is_listed = true;
         self.tools.clear();
@@ -110,7 +112,7 @@ impl Catalogue {
         self.pins.get(&definition.tool) == Some(&definition.fingerprint)
     }
 
-    /// Why a tool as it was offered may not be called now.
+    /// The reason why a tool with the offered definition must not be called now; `None` if it may be called.
     pub(crate) fn objection(&self, offered: &Definition) -> Option<&'static str> {
         match self.tools.get(&offered.tool) {
             None => Some("the server has it no more"),
@@ -127,12 +129,12 @@ impl Catalogue {
         self.tools.values()
     }
 
-    /// The definitions that were approved; nothing if it is not known what there is to approve.
+    /// The approved definitions; `None` if the server has not listed its tools and there are no pins of an earlier run.
     pub(crate) fn pins(&self) -> Option<&BTreeMap<Arc<str>, Fingerprint>> {
         (self.is_listed || self.is_pinned).then_some(&self.pins)
     }
 
-    /// What is not offered whatever it is called, and why.
+    /// The tools that are not offered for a reason other than their offered names, with the reasons.
     pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedTool> {
         let unapproved = self.tools.values().filter(|definition| !self.is_approved(definition));
         let unapproved = unapproved.map(|definition| {

@@ -1,4 +1,4 @@
-//! How a server is reached, and how its calls are bounded.
+//! The configuration of a server: its command or address, its timeouts and its limits.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,10 +11,11 @@ use crate::mcp::client::catalogue::{OnChange, Selection};
 use crate::mcp::client::redaction::Redaction;
 use crate::mcp::client::visible::quoted;
 
-/// An MCP server as a client sees it: a command that speaks over its standard streams, or an address.
+/// An MCP server that a client connects to: a command that uses its standard input and output, or an address.
 ///
-/// A command gets a small environment: what [`env`](Self::env) gives, and of ours what programs need to run at all
-/// (`PATH`, `HOME`, the user, the language, the temporary folder). Keys that stand in our environment do not reach it.
+/// A command gets a small environment: the variables of [`env`](Self::env), and from the program's own environment
+/// those that most programs need (`PATH`, `HOME`, the user, the language, the temporary folder). Keys in the program's
+/// environment are not passed on.
 #[derive(Clone)]
 #[must_use]
 pub struct ServerConfig {
@@ -22,14 +23,14 @@ pub struct ServerConfig {
     pub(crate) settings: Settings,
 }
 
-/// By what a server is reached.
+/// The transport endpoint of a server.
 #[derive(Clone)]
 pub(crate) enum Endpoint {
     Command(Command),
     Address(Address),
 }
 
-/// What is started. Its environment and arguments may hold secrets.
+/// A command to start. Its environment and arguments may contain secrets.
 #[derive(Clone)]
 pub(crate) struct Command {
     pub(crate) program: OsString,
@@ -38,7 +39,7 @@ pub(crate) struct Command {
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Where requests go. Headers may hold secrets.
+/// An HTTP address. Its headers may contain secrets.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) url: String,
@@ -46,7 +47,7 @@ pub(crate) struct Address {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// The bounds of one server.
+/// The timeouts and limits of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) idle_timeout: Duration,
@@ -73,7 +74,7 @@ impl Default for Settings {
 }
 
 impl ServerConfig {
-    /// A command that is started, and spoken to over its standard input and output.
+    /// A command that is started, and that communicates over its standard input and output.
     pub fn stdio<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Self {
         Self::at(Endpoint::Command(Command {
             program: program.into(),
@@ -83,7 +84,7 @@ impl ServerConfig {
         }))
     }
 
-    /// An address that speaks streamable HTTP, such as `https://example.com/mcp`. Redirects to another origin are not
+    /// An address that supports streamable HTTP, such as `https://example.com/mcp`. Redirects to another origin are not
     /// followed.
     pub fn http(url: impl Into<String>) -> Self {
         Self::at(Endpoint::Address(Address { url: url.into(), bearer: None, headers: Vec::new() }))
@@ -93,7 +94,7 @@ impl ServerConfig {
         Self { endpoint, settings: Settings::default() }
     }
 
-    /// A variable in the command's environment. Means nothing for an address, like [`folder`](Self::folder).
+    /// Sets a variable in the command's environment. Has no effect for an address, like [`folder`](Self::folder).
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         if let Endpoint::Command(command) = &mut self.endpoint {
             command.env.push((name.into(), value.into()));
@@ -101,7 +102,7 @@ impl ServerConfig {
         self
     }
 
-    /// The command's working folder. Default: ours.
+    /// Sets the command's working folder. Default: the working folder of this process.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         if let Endpoint::Command(command) = &mut self.endpoint {
             command.folder = Some(folder.into());
@@ -109,8 +110,9 @@ impl ServerConfig {
         self
     }
 
-    /// The token that every request to the address carries, as `Authorization: Bearer {token}`. Means nothing for a
-    /// command, like [`header`](Self::header).
+    /// Sends this token with every request to the address, as `Authorization: Bearer {token}`.
+    ///
+    /// Has no effect for a command, like [`header`](Self::header).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         if let Endpoint::Address(address) = &mut self.endpoint {
             address.bearer = Some(token.into());
@@ -118,7 +120,7 @@ impl ServerConfig {
         self
     }
 
-    /// A header that every request to the address carries.
+    /// Sends a header with every request to the address.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Endpoint::Address(address) = &mut self.endpoint {
             address.headers.push((name.into(), value.into()));
@@ -126,54 +128,58 @@ impl ServerConfig {
         self
     }
 
-    /// How long a call may go without an answer or a sign of progress; then the server is told that nobody waits, and
-    /// the call fails. Default: 60 s.
+    /// The longest time of a call without a result or a progress notification. Then the request is cancelled and the
+    /// call fails. Default: 60 s.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.settings.idle_timeout = limit;
         self
     }
 
-    /// How long a call may take, whatever progress it makes, and a list with all its pages. Default: 10 minutes.
+    /// The longest time of a call even if it makes progress, and of a list with all its pages. Default: 10 minutes.
     pub fn total_timeout(mut self, limit: Duration) -> Self {
         self.settings.total_timeout = limit;
         self
     }
 
-    /// How long the server may take to start and to say what it has. Default: 30 s.
+    /// The longest time for a server to start and to list its tools. Default: 30 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.settings.connect_timeout = limit;
         self
     }
 
-    /// How much text of one result a model gets, in bytes; longer ones are cut, and are kept whole in a file whose path
-    /// the text names. Default: 100 kB.
+    /// The longest text of a result that a model gets, in bytes. Default: 100 kB.
+    ///
+    /// A longer text is cut, and saved completely in a file whose path the text names.
     pub fn max_text_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_text_bytes = bytes;
         self
     }
 
-    /// How long one message of the server may be, in bytes. A longer one is dropped, and the call that it answers
-    /// fails. All pages of a list together may be as long. Default: 16 MiB. Of an HTTP server's messages this bounds those in event streams; single JSON bodies are
-    /// bounded by 16 MiB in any case.
+    /// The longest message of the server, in bytes. Default: 16 MiB.
+    ///
+    /// A longer message is dropped, and the call that it answers fails. The limit also applies to all pages of a list
+    /// together. For an HTTP server it applies to the messages of event streams; a single JSON body may always have up
+    /// to 16 MiB.
     pub fn max_message_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_message_bytes = bytes;
         self
     }
 
-    /// Of the server's tools only these, by the server's names; called again, these as well. Default: all. A name that the
-    /// server does not have is among [`Connections::refused`](crate::mcp::Connections::refused).
+    /// Offers only these tools, by the server's names. Further calls add more tools. Default: all.
+    ///
+    /// A name that the server does not have is listed in [`Connections::refused`](crate::mcp::Connections::refused).
     pub fn only<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.settings.tools.only.get_or_insert_default().extend(tools.into_iter().map(Into::into));
         self
     }
 
-    /// Of the server's tools not these, by the server's names. Default: none is left out.
+    /// Does not offer these tools, by the server's names. Default: none is left out.
     pub fn without<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.settings.tools.without.extend(tools.into_iter().map(Into::into));
         self
     }
 
-    /// What becomes of tools whose definitions change. Default: they are disabled.
+    /// Sets the treatment of tools whose definitions change. Default: they are disabled.
     pub fn on_change(mut self, on_change: OnChange) -> Self {
         self.settings.on_change = on_change;
         self
@@ -181,7 +187,7 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// What is secret in how it is reached.
+    /// The redaction for the secrets of this configuration.
     pub(crate) fn redaction(&self) -> Redaction {
         match &self.endpoint {
             Endpoint::Command(command) => Redaction::of_command(command),
@@ -189,18 +195,18 @@ impl ServerConfig {
         }
     }
 
-    /// A text about a failure in which nothing stands that the server was given.
+    /// A text about an error, without any value of this configuration.
     pub(crate) fn without_secrets(&self, text: &str) -> String {
         self.redaction().of_failure(text).into_owned()
     }
 
-    /// The same for an error, in which a server's own words are short and nothing in them is hidden.
+    /// A text like [`without_secrets`](Self::without_secrets), shortened and without hidden characters.
     pub(crate) fn reason(&self, text: &str) -> String {
         quoted(&self.without_secrets(text))
     }
 }
 
-/// Shows no argument, and of variables and headers the names alone.
+/// Shows no arguments, and only the names of variables and headers.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Server");
@@ -219,7 +225,7 @@ impl fmt::Debug for ServerConfig {
 }
 
 impl Address {
-    /// The address without user, password and query, and without what may be a key in its path.
+    /// The address without user, password and query, and without parts of the path that may be keys.
     pub(crate) fn shown(&self) -> String {
         match Url::parse(&self.url) {
             Ok(url) if url.has_host() => {

@@ -1,4 +1,4 @@
-//! What else a server has: resources that can be read, and prompts. And the approval of its tools.
+//! One connected server: the approval of its tools, its resources and its prompts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,60 +22,59 @@ use crate::name::Name;
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 100_000;
 
-/// A server that we are connected to. Cheap to clone; it does not keep the server running.
+/// A handle to one connected server. Cheap to clone; it does not keep the server running.
 #[derive(Clone)]
 pub struct Connection {
     link: Arc<Supervisor>,
 }
 
-/// Something that can be read, see [`Connection::read_resource`].
+/// A resource that can be read with [`Connection::read_resource`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it is; of a template: with places to fill in
-    /// ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
+    /// The URI; for a template, a URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
     pub uri: Arc<str>,
-    /// What it is called.
+    /// The name of the resource.
     pub name: Arc<str>,
-    /// What it is.
+    /// A description of the resource.
     pub description: Option<Arc<str>>,
-    /// Its media type.
+    /// The media type of the resource.
     pub media_type: Option<Arc<str>>,
-    /// Its size in bytes.
+    /// The size of the resource in bytes.
     pub size: Option<u64>,
 }
 
-/// Something to be said to a model, with places to fill in, see [`Connection::prompt`].
+/// A template of messages to a model, see [`Connection::prompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// What it is called.
+    /// The name of the prompt.
     pub name: Arc<str>,
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<Arc<str>>,
-    /// The places.
+    /// The arguments of the prompt.
     pub arguments: Vec<PromptArgument>,
 }
 
-/// A place in a [`Prompt`].
+/// An argument of a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// What it is called.
+    /// The name of the argument.
     pub name: Arc<str>,
-    /// What belongs there.
+    /// A description of the argument.
     pub description: Option<Arc<str>>,
-    /// Whether it must be given.
+    /// `true` if the argument is required.
     pub is_required: bool,
 }
 
-/// A message of a prompt that is filled in.
+/// A message of a prompt whose arguments are filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// Whether the model says it; otherwise the user does.
+    /// `true` for a message of the assistant, `false` for a message of the user.
     pub is_assistant: bool,
-    /// What is said.
+    /// The content of the message.
     pub content: Content,
 }
 
@@ -90,12 +89,14 @@ impl Connection {
         &self.link.name
     }
 
-    /// Approves a tool's definition as it was shown by [`Connections::tools`](crate::mcp::Connections::tools); from then on it is
-    /// offered. `tool` is what the server calls it.
+    /// Approves a tool's definition as [`Connections::tools`](crate::mcp::Connections::tools) has shown it. From then
+    /// on the tool is offered.
+    ///
+    /// `tool` is the server's name for it.
     ///
     /// # Errors
     ///
-    /// When the server has no such tool, or its definition is not what was shown any more.
+    /// When the server has no such tool, or its definition has changed since it was shown.
     pub fn approve(&self, tool: &str, shown: &Fingerprint) -> Result<(), Error> {
         match self.link.change(|catalogue| catalogue.approve(tool, shown)) {
             Some(true) => Ok(()),
@@ -107,12 +108,13 @@ impl Connection {
         }
     }
 
-    /// What can be read.
+    /// Lists the server's resources.
     ///
     /// # Errors
     ///
-    /// When the server does not say in time, or not at all, or its list has more bytes than
-    /// [`max_message_bytes`](crate::mcp::ServerConfig::max_message_bytes). After 100,000 entries no further page is asked for.
+    /// When the server does not answer in time or ends, or when its list has more bytes than
+    /// [`max_message_bytes`](crate::mcp::ServerConfig::max_message_bytes). After 100,000 entries no further page is
+    /// requested.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.pages(
             |params| {
@@ -132,7 +134,7 @@ impl Connection {
         .await
     }
 
-    /// What can be read once the places in its address are filled in.
+    /// Lists the server's resource templates: resources whose URI has variables to fill in.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ impl Connection {
         .await
     }
 
-    /// What stands in a resource: its text, and an attachment for what is no text.
+    /// The contents of a resource: its text, and an attachment for any part that is not text.
     ///
     /// # Errors
     ///
@@ -169,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// The server's prompts.
+    /// Lists the server's prompts.
     ///
     /// # Errors
     ///
@@ -193,7 +195,7 @@ impl Connection {
         .await
     }
 
-    /// A prompt with its places filled in.
+    /// The messages of a prompt, with its arguments filled in.
     ///
     /// # Errors
     ///
@@ -219,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// All pages of a list, which together may take as long as the longest call.
+    /// All pages of a list, within `total_timeout`.
     async fn pages<T>(
         &self,
         request: impl Fn(PaginatedRequestParams) -> ClientRequest,
@@ -257,7 +259,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A name or a description, as models may be given it.
+/// A name or a description, without invisible characters.
 fn shown(text: String) -> Arc<str> {
     visible(&text).into()
 }

@@ -1,4 +1,4 @@
-//! Servers that we are connected to, and the runtimes that have their tools.
+//! All servers that a program is connected to, and the runtimes that have their tools.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::mcp::client::supervisor::Supervisor;
 use crate::name::Name;
 use crate::runtime::Runtime;
 
-/// Servers to be connected to, in the order in which their tools are offered.
+/// A list of servers to connect to, in the order in which their tools are offered.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Servers {
@@ -33,47 +33,50 @@ pub struct Servers {
     pins: Pins,
 }
 
-/// The definitions of tools that were approved: by server, by tool. It can be stored, so that a definition that has
-/// changed is noticed in the next run as well.
+/// The approved definitions of tools, by server and tool.
+///
+/// Store it to detect in the next run that a definition has changed.
 pub type Pins = BTreeMap<Name, BTreeMap<Arc<str>, Fingerprint>>;
 
 impl Servers {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The servers of a text in the usual form: `{"mcpServers": {name: {"command", "args", "env", "cwd"} | {"url",
-    /// "headers"}}}`, in its order.
+    /// The servers of a JSON text in the common form: `{"mcpServers": {name: {"command", "args", "env", "cwd"} |
+    /// {"url", "headers"}}}`, in its order.
     ///
-    /// The files of Claude Desktop and Code, Cursor, VS Code (`servers`), Windsurf (`serverUrl`), Gemini CLI (`httpUrl`,
-    /// `includeTools`, `excludeTools`), Cline, Roo Code (`disabledTools`) and Copilot CLI (`tools`) are of that form, with
-    /// comments where they allow them. Of what else they write, `type`, `disabled`, `enabled` and `timeout` are understood, and
-    /// what a person is asked before a call (`autoApprove`, `alwaysAllow`, `trust`) is ignored. A server that is disabled, or
-    /// that the `mcp` of Gemini CLI beside them does not allow or excludes, is left out unread.
+    /// The files of Claude Desktop and Code, Cursor, VS Code (`servers`), Windsurf (`serverUrl`), Gemini CLI
+    /// (`httpUrl`, `includeTools`, `excludeTools`), Cline, Roo Code (`disabledTools`) and Copilot CLI (`tools`) have
+    /// this form, with comments where these programs allow them. Of their other keys, `type`, `disabled`, `enabled` and
+    /// `timeout` are supported, and those about asking a person before a call (`autoApprove`, `alwaysAllow`, `trust`)
+    /// are ignored. A server is skipped if it is disabled, or if the `mcp` object of Gemini CLI in the same file does
+    /// not allow it or excludes it.
     ///
-    /// Cline and Roo Code count a `timeout` in seconds, the others in milliseconds. So a number below 1000 is seconds, one above
-    /// 3600 is milliseconds, and what is between is refused. A server whose `timeout` is longer than what
-    /// [`total_timeout`](ServerConfig::total_timeout) would be has that time for a whole call.
+    /// Cline and Roo Code give a `timeout` in seconds, the others in milliseconds. So a number below 1000 is in
+    /// seconds, one above 3600 in milliseconds, and a number between them is refused. If a server's `timeout` is longer
+    /// than its [`total_timeout`](ServerConfig::total_timeout) would be, it is used for that too.
     ///
-    /// In values `${NAME}`, `${NAME:-default}` and `${env:NAME}` stand for variables of our environment. `$NAME` is refused, as
-    /// some programs replace it and others do not; where it is a text it is written as `${:-$NAME}`. Whoever writes this
-    /// text may start programs here: it must come from somebody trusted.
+    /// In values, `${NAME}`, `${NAME:-default}` and `${env:NAME}` are replaced by environment variables of this
+    /// process. `$NAME` is refused, because some programs replace it and others do not; to write it as plain text, use
+    /// `${:-$NAME}`. The text can start programs on this machine, so it must come from a trusted source.
     ///
     /// # Errors
     ///
-    /// When it is not of that form, has a key that is not understood, or names a variable that is not set and has no default.
-    /// The error says what to write instead, and shows no value.
+    /// When the text does not have this form, contains an unknown key, or uses a variable that is not set and has no
+    /// default. The error says what to write instead, and shows no value.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let servers = config_file::read(text, |name| std::env::var(name).ok())?;
         Ok(Self { servers, ..Self::default() })
     }
 
-    /// The servers of a file, see [`from_json`](Self::from_json). Only this file is read: none is ever looked for.
+    /// The servers of a file, see [`from_json`](Self::from_json). Only this file is read; no other file is searched
+    /// for.
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), and when it cannot be read.
+    /// As [`from_json`](Self::from_json), and when the file cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -81,37 +84,40 @@ impl Servers {
         Self::from_json(&text)
     }
 
-    /// One more server.
+    /// Adds a server.
     pub fn server(mut self, name: impl Into<String>, server: ServerConfig) -> Self {
         self.servers.push((name.into(), server));
         self
     }
 
-    /// The folder for results that are too long. They stay there. Default: a temporary one that only we can read, and
-    /// that goes with the [`Connections`].
+    /// Sets the folder for result texts that are too long. The files in it are not deleted.
+    ///
+    /// Default: a temporary folder that only this user can read, and that is deleted with the [`Connections`].
     pub fn long_texts(mut self, folder: impl Into<PathBuf>) -> Self {
         self.long_texts = Some(folder.into());
         self
     }
 
-    /// What was approved in an earlier run, see [`Connections::pins`]. Of a server that is in it a tool is offered only as it
-    /// was approved: one that has changed, and one that is new, waits for [`Connection::approve`]. The tools of other servers
-    /// are approved as they are when they are first seen.
+    /// Sets the approvals of an earlier run, see [`Connections::pins`].
+    ///
+    /// A tool of a server with pins is offered only if its definition is the approved one. A changed tool and a new
+    /// tool wait for [`Connection::approve`]. Tools of other servers are approved when they are first seen.
     pub fn pins(mut self, pins: Pins) -> Self {
         self.pins = pins;
         self
     }
 
-    /// Starts or reaches all of them at once, and waits until each is there or has failed. Must be called within a tokio
-    /// runtime.
+    /// Connects to all servers concurrently, and waits until each is connected or has failed.
     ///
-    /// A server that is not there does not keep the others from being used: [`Connections::unavailable`] says why it is not,
-    /// and it is tried again like one that has ended. When it is there, its tools join.
+    /// Must be called within a tokio runtime. A server that fails does not affect the others:
+    /// [`Connections::unavailable`] contains the reason, and the connection is retried like that of a server that has
+    /// ended. When it succeeds, the server's tools are added.
     ///
     /// # Errors
     ///
-    /// When a server's name is taken or no name; then none is started. When none of the servers is there; then what was started
-    /// is sent SIGTERM, and what still runs two seconds later SIGKILL, which is not waited for.
+    /// When a server's name is invalid or used twice; then no server is started. When no server can be connected; then
+    /// the started processes are sent SIGTERM, and two seconds later SIGKILL if they still run. `connect` does not wait
+    /// for that.
     pub async fn connect(mut self) -> Result<Connections, Error> {
         let overflow = Arc::new(Overflow::in_folder(self.long_texts));
         let (revised, revisions) = watch::channel(());
@@ -140,11 +146,14 @@ impl Servers {
     }
 }
 
-/// Servers that we are connected to. Dropped, their tools leave the runtimes, and their processes are ended in the
-/// background as [`close`](Self::close) ends them; when the tokio runtime shuts down, those that are left are killed.
+/// The connections to all servers.
 ///
-/// A server that ends, or was not there, is started again: after half a second, then after twice as long each time, up to
-/// 30 s. What was asked of it fails at once; what is asked meanwhile waits for the next attempt to start it, and fails if that does.
+/// When it is dropped, the tools are removed from the runtimes, and the processes are ended in the background in the
+/// same way as by [`close`](Self::close). When the tokio runtime shuts down, the remaining processes are killed.
+///
+/// A server that ends, or was unavailable, is restarted: after half a second, then after twice as long each time, up to
+/// 30 s. Its open requests fail at once. A request made in the meantime waits for the next attempt to restart it, and
+/// fails if the attempt fails.
 #[derive(Debug)]
 pub struct Connections {
     links: Arc<[Arc<Supervisor>]>,
@@ -154,15 +163,16 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds the tools to a runtime, and keeps them there as the servers have them, until [`Connections::remove_from`]. A runtime
-    /// that has them already stays as it is; one from which some were taken away has them again. A tool of others that has
-    /// the name of one is left alone.
+    /// Adds the tools to a runtime, and updates them when the servers change them, until [`Connections::remove_from`].
     ///
-    /// The runtime is not kept in memory: it ends with its last handle, as without servers.
+    /// If the runtime has the tools already, nothing changes; tools that were removed from it are added again. A tool
+    /// of another origin with the same name is not replaced.
+    ///
+    /// The runtime is held by a weak reference: it ends with its last handle, as without servers.
     ///
     /// # Errors
     ///
-    /// When the runtime does not take them.
+    /// When the runtime does not accept the tools.
     pub fn add_to(&self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut registrations = self.registrations.lock();
         registrations.retain(Registration::is_alive);
@@ -175,7 +185,7 @@ impl Connections {
         }
     }
 
-    /// Takes the tools away from a runtime; `false` if it does not have them. Invocations that are under way keep them.
+    /// Removes the tools from a runtime; `false` if it does not have them. Invocations in progress keep them.
     pub fn remove_from(&self, runtime: &Runtime) -> bool {
         let mut registrations = self.registrations.lock();
         let left = registrations
@@ -186,11 +196,11 @@ impl Connections {
         left.is_some()
     }
 
-    /// One of the servers.
+    /// The connection to one server.
     ///
     /// # Errors
     ///
-    /// When there is none of that name.
+    /// When there is no server of that name.
     pub fn server(&self, name: &str) -> Result<Connection, Error> {
         let link = self.links.iter().find(|link| *link.name == *name);
         link.map(Connection::new).ok_or_else(|| Error::Unknown {
@@ -199,14 +209,14 @@ impl Connections {
         })
     }
 
-    /// The servers that are not there now, and why: those that could not be started or reached, and those that have ended.
-    /// They are tried again.
+    /// The errors of the servers that are unavailable now: those that could not be started or reached, and those that
+    /// have ended. They are retried.
     #[must_use]
     pub fn unavailable(&self) -> Vec<Error> {
         self.links.iter().filter_map(absence).collect()
     }
 
-    /// All tools that could be offered, with all that a person should see who approves them: servers in their order,
+    /// All tools that could be offered, with everything that a person needs to approve them. Servers in their order,
     /// tools by name.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
@@ -227,7 +237,7 @@ impl Connections {
         tools
     }
 
-    /// The tools that nobody is offered, and why.
+    /// The tools that are not offered, with the reasons.
     #[must_use]
     pub fn refused(&self) -> Vec<RefusedTool> {
         let of = |link: &Arc<Supervisor>| -> Vec<RefusedTool> {
@@ -242,18 +252,20 @@ impl Connections {
         self.links.iter().flat_map(of).chain(by_name).collect()
     }
 
-    /// What is approved now, to be stored and given to [`Servers::pins`] in the next run. A server that was not there is not
-    /// in it, unless it was in what this run was given.
+    /// The current approvals, to be stored and given to [`Servers::pins`] in the next run.
+    ///
+    /// A server that was never connected is missing, unless it was in the pins of this run.
     #[must_use]
     pub fn pins(&self) -> Pins {
         let of = |link: &Arc<Supervisor>| Some((Arc::clone(&link.name), link.catalogue().pins()?.clone()));
         self.links.iter().filter_map(of).collect()
     }
 
-    /// Ends the servers and waits until they have ended. A process has its input closed; two seconds later it and its
-    /// process group are sent SIGTERM, and two seconds after that SIGKILL, which is the [shutdown] of the protocol. What
-    /// a server started in a session of its own, as browsers often are, it must end itself. On Windows there is no
-    /// SIGTERM.
+    /// Ends the servers and waits until they have ended.
+    ///
+    /// As the protocol's [shutdown] says, a process has its input closed; two seconds later it and its process group
+    /// are sent SIGTERM, and two seconds after that SIGKILL. Processes that a server started in a session of their own,
+    /// as browsers often are, must be ended by the server. On Windows there is no SIGTERM.
     ///
     /// [shutdown]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
     pub async fn close(mut self) {
@@ -266,21 +278,21 @@ impl Drop for Connections {
     fn drop(&mut self) {
         self.links.iter().for_each(|link| link.close());
         self.keeping.abort_all();
-        // Dropped after the lock, as in `settle`.
+        // Dropped after the lock is released, as in `sync_all`.
         let registrations = std::mem::take(&mut *self.registrations.lock());
         drop(registrations);
     }
 }
 
-/// Why a server is not there, if it is not.
+/// The error of an unavailable server; `None` if the server is available.
 fn absence(link: &Arc<Supervisor>) -> Option<Error> {
     link.absence().map(|reason| Error::Connect { server: Arc::clone(&link.name), reason })
 }
 
-/// Lets every runtime have the tools as they are, whenever they change, and forgets those that nobody has any more.
+/// Updates the tools of every runtime whenever they change, and removes registrations whose runtime has ended.
 async fn sync_all(mut revisions: watch::Receiver<()>, registrations: Arc<Mutex<Vec<Registration>>>) {
     while revisions.changed().await.is_ok() {
-        // Dropped after the lock: with the last handle of a runtime goes foreign code.
+        // Dropped after the lock is released: the last handle of a runtime drops user code with it.
         let mut runtimes = Vec::new();
         registrations.lock().retain_mut(|registration| {
             let Some(runtime) = registration.runtime() else { return false };
@@ -293,23 +305,23 @@ async fn sync_all(mut revisions: watch::Receiver<()>, registrations: Arc<Mutex<V
     }
 }
 
-/// A tool of a server, as somebody who approves it should see it.
+/// A tool of a server, with everything that a person needs to approve it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInfo {
-    /// The server.
+    /// The name of the server.
     pub server: Name,
-    /// What the server calls it.
+    /// The server's name for the tool.
     pub tool: Arc<str>,
-    /// Its whole description, exactly as models read it. It is the word of a stranger.
+    /// The complete description, exactly as models read it. It is text from an untrusted source.
     pub description: Arc<str>,
-    /// Its parameters.
+    /// The schema of its parameters.
     pub parameters: Value,
-    /// Stands for all of this.
+    /// The fingerprint of the name, description and schema.
     pub fingerprint: Fingerprint,
-    /// Whether it is approved as it is. If not, it has changed or is new, and is not offered.
+    /// `true` if this definition is approved. Otherwise it has changed or is new, and is not offered.
     pub is_approved: bool,
-    /// Other tools that the description names. A description that tells models to use other tools is suspicious.
+    /// The other tools that the description names. A description that tells models to use other tools is suspicious.
     pub mentions: Vec<Arc<str>>,
 }
 

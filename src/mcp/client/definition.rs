@@ -1,4 +1,4 @@
-//! What a server says of one of its tools, read once: named, checked, and with a fingerprint.
+//! The definition of one tool, as its server lists it: parsed once, checked, with a fingerprint.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,25 +16,29 @@ use crate::schema::limits;
 const MAX_DESCRIPTION: usize = 64 * 1024;
 /// The longest schema as JSON, in bytes.
 const MAX_SCHEMA: usize = 256 * 1024;
-/// The longest reason that is given, in characters. A server's own words may be part of it.
+/// The longest reason of a refusal, in characters. It may contain the server's own words.
 const MAX_REASON: usize = 1_000;
 
 /// A tool as its server defines it.
 #[derive(Debug)]
 pub(crate) struct Definition {
-    /// What the server calls it.
+    /// The server's name for the tool.
     pub(crate) tool: Arc<str>,
-    /// That name with the characters that models' servers take.
+    /// The name in the characters that model vendors accept.
     pub(crate) clean: String,
-    /// What it does, with nothing in it that cannot be seen.
+    /// The description, without invisible characters.
     pub(crate) description: Arc<str>,
-    /// What it takes: the same schema, with nothing in it that cannot be seen.
+    /// The schema of the parameters, without invisible characters.
     pub(crate) parameters: Value,
     pub(crate) fingerprint: Fingerprint,
 }
 
 impl Definition {
-    /// Reads an entry of `tools/list`; says why it is refused otherwise.
+    /// Reads an entry of `tools/list`.
+    ///
+    /// # Errors
+    ///
+    /// When the tool must be refused; the error contains the reason.
     pub(crate) fn read(entry: &Value) -> Result<Self, RefusedTool> {
         let tool: Arc<str> = entry["name"].as_str().unwrap_or_default().into();
         let refused = |reason: String| RefusedTool::new(&tool, reason);
@@ -63,8 +67,8 @@ impl Definition {
     }
 }
 
-/// Takes what cannot be seen out of what a schema only says. What is sent back to the server must be as it is, so there it
-/// is refused. The schema is not deep: that has been checked.
+/// Removes invisible characters from the descriptive texts of a schema. In values that are sent back to the server they
+/// cannot be removed, so there they are refused. The nesting of the schema has been checked before.
 fn show(schema: &mut Value) -> Result<(), String> {
     match schema {
         Value::Object(members) => members.iter_mut().try_for_each(|(key, value)| {
@@ -107,8 +111,8 @@ fn check_visible(text: &str) -> Result<(), String> {
     }
 }
 
-/// Stands for a tool's definition: the SHA-256 of its name, description and schema. The order of a schema's members
-/// does not matter.
+/// A fingerprint of a tool's definition: the SHA-256 of its name, description and schema. The order of a schema's
+/// members does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(Arc<str>);
@@ -128,15 +132,15 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// A tool that a server has and nobody is offered.
+/// A tool that a server has and that is not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedTool {
-    /// The server.
+    /// The name of the server.
     pub server: Arc<str>,
-    /// What the server calls the tool; at most 64 characters of it, visible ones.
+    /// The server's name for the tool: at most 64 characters of it, with invisible ones escaped.
     pub tool: Arc<str>,
-    /// Why it is not offered.
+    /// The reason why it is not offered.
     pub reason: Arc<str>,
 }
 

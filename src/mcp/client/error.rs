@@ -1,4 +1,4 @@
-//! Why something with a server failed, for the program.
+//! The errors of MCP servers that the program gets.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -9,77 +9,78 @@ use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientSco
 use crate::error::backticked;
 use crate::name::Name;
 
-/// Why a server could not be used. What a model can repair is a [`ToolError`](crate::ToolError) instead.
+/// An error in the use of a server, for the program. Errors that a model can repair are a
+/// [`ToolError`](crate::ToolError) instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or text of servers could not be read.
+    /// A configuration file or text could not be read.
     #[error("the MCP servers could not be read: {reason}")]
     ConfigUnreadable {
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// A server is written down in a way that cannot be.
+    /// The configuration of a server is invalid.
     #[error("MCP server `{server}`{}: {reason}", if .key.is_empty() { String::new() } else { format!(", key `{key}`") })]
     Config {
-        /// The server.
+        /// The name of the server.
         server: Name,
-        /// The key, if it is about one.
+        /// The key that is invalid; empty if the error is not about one key.
         key: Arc<str>,
-        /// What is wrong.
+        /// The reason.
         reason: Arc<str>,
     },
     /// None of several servers could be started or reached.
     #[error("no MCP server is there; {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NoServer {
-        /// Why, of each.
+        /// The errors of the servers.
         errors: Vec<Self>,
     },
     /// A server could not be started or reached.
     #[error("MCP server `{server}`: {reason}")]
     Connect {
-        /// The server.
+        /// The name of the server.
         server: Name,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// A server did not do what it was asked.
+    /// A request to a server failed.
     #[error("MCP server `{server}`: {reason}")]
     Request {
-        /// The server.
+        /// The name of the server.
         server: Name,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// A tool that was to be approved is not what was shown any more.
+    /// The definition of a tool that was to be approved has changed since it was shown.
     #[error("MCP server `{server}`: the definition of tool `{tool}` has changed since it was shown")]
     Changed {
-        /// The server.
+        /// The name of the server.
         server: Name,
-        /// What the server calls the tool.
+        /// The server's name for the tool.
         tool: Arc<str>,
     },
-    /// There is no such server, or it has no such tool.
+    /// There is no such server, or the server has no such tool.
     #[error("there is no MCP server or tool `{name}`; there are {}", backticked(.known))]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: Name,
-        /// Those that there are.
+        /// The known names.
         known: Vec<Name>,
     },
 }
 
-/// What the operating system said, if that is what an error comes from.
+/// The kind of the I/O error that is this error or one of its sources.
 pub(crate) fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     find::<std::io::Error>(error).map(std::io::Error::kind)
 }
 
-/// Whether an error comes from a server that wants another key, or a key that may do more.
+/// Returns whether the server requires another key, or a key with more permissions.
 pub(crate) fn is_about_the_key(error: &(dyn StdError + 'static)) -> bool {
     find::<AuthRequiredError>(error).is_some() || find::<InsufficientScopeError>(error).is_some()
 }
 
-/// The error of this type that an error is or comes from.
+/// The error of this type that is this error or one of its sources.
 fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,10 +1,10 @@
-//! The client: servers that are configured, connected, supervised, and whose tools join a runtime.
+//! The client: configures, connects and supervises servers, and adds their tools to a runtime.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `config`, `config_file` | how a server is reached; the files of known hosts |
-//! | `connections`, `connection` | what a program holds: all servers, and one of them |
-//! | `supervisor` | keeps one server connected: starts it, and starts it again when it has ended |
+//! | `config`, `config_file` | the configuration of a server; the configuration files of known hosts |
+//! | `connections`, `connection` | the handles that a program holds: all servers, and one of them |
+//! | `supervisor` | keeps one server connected: starts it, and restarts it after it has ended |
 //! | `session` | one connection, from its start to its end |
 //! | `request`, `pages` | one request, and all pages of a list, both bounded |
 //! | `definition`, `catalogue`, `names` | the tools of a server: read, pinned, named |

@@ -1,6 +1,6 @@
-//! The agents over streamable HTTP: who may reach them, and how much and how long a request may take to be read.
+//! Streamable HTTP for the agents: authentication, timeouts and size limits of requests.
 //!
-//! Nothing here knows of agents. A request that passes goes to the SDK, which checks its `Host` and `Origin`.
+//! Nothing here knows of agents. An accepted request goes to the SDK, which checks its `Host` and `Origin`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,26 +30,26 @@ const PATH: &str = "/mcp";
 const SCHEME: &[u8] = b"Bearer ";
 /// The largest body of a request, in bytes.
 const MAX_BODY: usize = 1 << 20;
-/// How long a request's head may take, and a connection may stay without a request.
+/// The timeout of a request's head, and of a connection without a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a request's body may take.
+/// The timeout of a request's body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// How many sessions there may be.
+/// The maximum number of sessions.
 const MAX_SESSIONS: usize = 1_000;
-/// How many connections there may be: half as many as the files that a process may usually open.
+/// The maximum number of connections: half of the usual limit of open files of a process.
 const MAX_CONNECTIONS: usize = 512;
-/// How long a session that is not used is kept.
+/// The time for which an idle session is kept.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// An [`AgentServer`] over HTTP, to be bound to its address.
 ///
-/// Whoever can reach the address can call the agents. So a loopback address is open to the programs of this machine,
-/// but not to web pages that its browsers show (`Origin` and `Host` are checked, as the protocol
-/// [demands](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning)), and any other
-/// needs a [bearer token](HttpServer::bearer_token); what encrypts the connection must stand in front.
+/// Any program that can reach the address can call the agents. So a loopback address is open to the programs of this
+/// machine, but not to web pages in its browsers: `Origin` and `Host` are checked, as the protocol
+/// [requires](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning). Any other
+/// address requires a [bearer token](HttpServer::bearer_token). For encryption, put a TLS proxy in front.
 ///
-/// A request may have 1 MiB; its head may take 10 s and its body 30 s. There may be 1,000 sessions and
-/// [so many connections](HttpServer::max_connections).
+/// Limits: 1 MiB per request, 10 s for its head and 30 s for its body; 1,000 sessions; and a [maximum number of
+/// connections](HttpServer::max_connections).
 #[must_use = "nothing is served until it is bound"]
 pub struct HttpServer {
     server: AgentServer,
@@ -75,34 +75,38 @@ impl HttpServer {
         }
     }
 
-    /// Web pages that may call, each by its scheme, host and port, such as `https://app.example.com:443`; `:*` is any port.
-    /// Default: none but pages of this very address. Requests that no page made, which have no `Origin`, are not concerned.
+    /// Adds the origins of web pages that may call the server. Default: only pages of this very address.
+    ///
+    /// An origin has a scheme, host and port, such as `https://app.example.com:443`; `:*` is any port. Requests without
+    /// an `Origin`, which do not come from a page, are always allowed.
     pub fn allowed_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
-    /// Names by which the server may be addressed, besides `localhost` and the address itself, with or without a port.
+    /// Adds host names of the server, besides `localhost` and the address itself, with or without a port.
     pub fn allowed_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
         self.hosts.extend(hosts.into_iter().map(Into::into));
         self
     }
 
-    /// What every request must show as `Authorization: Bearer …`. Default: nothing.
+    /// Sets the token that every request must contain, as `Authorization: Bearer …`. Default: none.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// How long a session is kept of which no request is answered and to which nobody listens; its calls are withdrawn
-    /// then. Default: 5 minutes.
+    /// The time for which an idle session is kept: no open request, no open event stream. Closing it cancels its calls.
+    /// Default: 5 minutes.
     pub fn session_idle_timeout(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How many connections there may be at once. A further one waits until another closes; one without a request is closed
-    /// after 10 s. Default: 512. A host has one for each call and one on which it listens.
+    /// The maximum number of open connections. Default: 512.
+    ///
+    /// A further connection waits until another one closes; one without a request is closed after 10 s. A host has one
+    /// connection for each call, and one for its event stream.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.max_connections = most.max(1);
         self
@@ -112,8 +116,8 @@ impl HttpServer {
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound, can be reached from other machines and there is no token, or the token
-    /// could never be shown.
+    /// When the address cannot be bound, when it can be reached from other machines and there is no token, or when the
+    /// token cannot be sent in a header.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
         if self
             .token
@@ -150,7 +154,7 @@ impl HttpServer {
     }
 }
 
-/// An [`AgentServer`] that is bound to an address. Hosts may connect; they are answered when it is
+/// An [`AgentServer`] that is bound to an address. Hosts may connect; their requests are answered once it is
 /// [served](BoundServer::serve).
 #[must_use = "nobody is answered until it is served"]
 pub struct BoundServer {
@@ -163,19 +167,19 @@ pub struct BoundServer {
 }
 
 impl BoundServer {
-    /// The address, with the port that was chosen where none was given.
+    /// The bound address, with the port that was chosen if none was given.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Where hosts on this machine find it.
+    /// The URL for hosts on this machine.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}{PATH}", self.local)
     }
 
-    /// Serves until the future is dropped, which closes all connections and withdraws all calls. It does not end by
+    /// Serves until the future is dropped, which closes all connections and cancels all calls. It does not end by
     /// itself.
     pub async fn serve(self) {
         let _stops_when_dropped = self.stop.drop_guard();
@@ -186,7 +190,7 @@ impl BoundServer {
                 accepted = self.listener.accept(), if connections.len() < self.max_connections => match accepted {
                     Ok((stream, _)) => { connections.spawn(serve_connection(stream, self.routes.clone())); }
                     Err(error) => {
-                        // Such as too many open files: it passes.
+                        // Such as too many open files, which is temporary.
                         tracing::warn!(%error, "a connection could not be accepted");
                         sleep(Duration::from_secs(1)).await;
                     }
@@ -208,14 +212,14 @@ async fn serve_connection(stream: TcpStream, routes: Router) {
     }
 }
 
-/// What a request must show to pass.
+/// The authentication that a request must pass.
 struct Auth {
     token: Option<String>,
 }
 
 impl Auth {
-    /// Takes the same time for every token of the right length. The name of the scheme may be
-    /// [in any case](https://www.rfc-editor.org/rfc/rfc9110#section-11.1).
+    /// Returns whether the request has the token, in the same time for every token of the right length. The name of the
+    /// scheme is [case-insensitive](https://www.rfc-editor.org/rfc/rfc9110#section-11.1).
     fn admits(&self, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_none_or(|token| {
             let shown = headers.get(AUTHORIZATION).map_or(&[][..], |shown| shown.as_bytes());
@@ -226,7 +230,8 @@ impl Auth {
 }
 
 async fn pass(State(gate): State<Arc<Auth>>, request: Request, next: Next) -> Response {
-    // What stands before us may have looked at another than the SDK does: https://www.rfc-editor.org/rfc/rfc9112#section-3.2
+    // A proxy in front may have checked another `Host` than the SDK does:
+    // https://www.rfc-editor.org/rfc/rfc9112#section-3.2
     if request.headers().get_all(HOST).iter().nth(1).is_some() {
         return (StatusCode::BAD_REQUEST, "a request has one `Host` header").into_response();
     }
@@ -244,15 +249,15 @@ async fn pass(State(gate): State<Arc<Auth>>, request: Request, next: Next) -> Re
     let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     let response = next.run(Request::from_parts(head, Body::from(body.clone()))).await;
     match response.status() {
-        // What the SDK says of JSON that is no message.
+        // The SDK's answer to JSON that is not a message.
         StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => malformed(&body),
-        // What the SDK says of a session that has ended, which hosts take for a failure.
+        // The SDK's answer to the end of a session, which hosts treat as an error.
         StatusCode::ACCEPTED if ends => StatusCode::NO_CONTENT.into_response(),
         _ => response,
     }
 }
 
-/// The error object that [JSON-RPC](https://www.jsonrpc.org/specification#error_object) has for a body that is not a message.
+/// The [JSON-RPC](https://www.jsonrpc.org/specification#error_object) error for a body that is not a message.
 fn malformed(body: &Bytes) -> Response {
     let (code, message) = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Ok(_) => (-32600, "invalid request: the body is not one JSON-RPC message"),

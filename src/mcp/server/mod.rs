@@ -1,7 +1,7 @@
-//! A runtime's agents as an MCP server: every agent one tool, its argument the message, its result the answer.
+//! An MCP server for a runtime's agents: every agent is a tool, with a message as argument and the answer as result.
 //!
-//! A host is one more user of the runtime and calls through the same door as every user. Nothing here limits or
-//! changes a call; what a host withdraws, by a notification or by its end, is dropped.
+//! A host is one more user of the runtime, and its calls are the same as those of any user. Nothing here limits or
+//! changes a call. When a host cancels a call or disconnects, the call is dropped.
 
 mod answer;
 mod http;
@@ -42,7 +42,7 @@ use crate::spelling::Spellings;
 use line::{ClosableTransport, Closed};
 use steps::ProgressText;
 
-/// The agents of a runtime as an MCP server, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or
+/// An MCP server for the agents of a runtime, to be served by [`AgentServer::stdio`], [`AgentServer::http`] or
 /// [`AgentServer::over`].
 ///
 /// ```no_run
@@ -51,19 +51,21 @@ use steps::ProgressText;
 /// # }
 /// ```
 ///
-/// Each agent and each actor is a tool that takes a `message` and gives the answer:
+/// Each agent and each actor is a tool that takes a `message` and returns the answer:
 ///
-/// - Its name is the agent's. A name that is not `[a-zA-Z0-9_-]{1,64}` keeps its letters, digits, `_` and `-` of ASCII, with
-///   one `_` for what is between them, or is `agent` where none is left, and gets `-` and eight hexadecimal digits that
-///   follow from the whole name. The `title` is always the agent's name.
-/// - Its description is its role. The instructions of an agent are for its model, and no host is shown them: an agent
-///   without a role has its name for a description.
-/// - Images, sounds and documents of an answer are content of these kinds, and addresses are links.
-/// - A call that fails is a result with `isError` and the error's text.
-/// - If the host asks for progress, every step of the call and of all calls below it is told, without what was said.
-/// - A call ends with everything below it when the host cancels it, when the host's session or connection ends, and
-///   when the server's future is dropped.
-/// - Hosts are told when somebody joins or leaves.
+/// - The tool's name is the agent's name if that matches `[a-zA-Z0-9_-]{1,64}`. Otherwise it is the agent's name with
+///   only ASCII letters, digits, `_` and `-`, with one `_` for the characters between them, or `agent` if nothing is
+///   left, followed by `-` and eight hexadecimal digits that depend on the whole name. The `title` is always the
+///   agent's name.
+/// - The tool's description is the agent's role. The instructions of an agent are for its model and are never shown to
+///   a host: an agent without a role is described by its name.
+/// - Images, audio and documents of an answer are content of these kinds, and addresses are links.
+/// - A failed call is a result with `isError` and the error's text.
+/// - If the host requests progress, it is notified of every step of the call and of all calls below it, without their
+///   texts.
+/// - A call is cancelled, with everything below it, when the host cancels it, when the host's session or connection
+///   ends, and when the server's future is dropped.
+/// - Hosts are notified when a peer joins or leaves the runtime.
 #[derive(Clone)]
 #[must_use = "nothing is served until `stdio`, `http` or `over` is called"]
 pub struct AgentServer {
@@ -74,7 +76,7 @@ pub struct AgentServer {
     default_message: Option<Arc<str>>,
 }
 
-/// The agents of a runtime as an MCP server.
+/// Creates an MCP server for the agents of a runtime.
 pub fn serve(runtime: &Runtime) -> AgentServer {
     AgentServer {
         runtime: runtime.clone(),
@@ -86,43 +88,47 @@ pub fn serve(runtime: &Runtime) -> AgentServer {
 }
 
 impl AgentServer {
-    /// What the server calls itself. Default: `agentouto`.
+    /// Sets the server's own name. Default: `agentouto`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The user in whose name agents are called. Default: `mcp`.
+    /// Sets the name of the user that calls the agents. Default: `mcp`.
     pub fn user(mut self, name: impl Into<Name>) -> Self {
         self.user = name.into();
         self
     }
 
-    /// Who is shown, in the order in which they joined the runtime; users that can be called may be among them.
-    /// Whoever is not there is left out until they join. Default: all agents and actors.
+    /// Selects the peers that are shown, which may include users that can be called. Default: all agents and actors.
+    ///
+    /// They are listed in the order in which they joined the runtime. A peer that is not in the runtime is left out
+    /// until it joins.
     pub fn agents<N: Into<Name>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.agents = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// What an agent is asked when the host gives no message. Default: none, and such a call is refused.
+    /// Sets the message to an agent if the host gives none. Default: no message, and such a call is refused.
     pub fn default_message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.default_message = Some(message.into());
         self
     }
 
-    /// Serves one host on standard input and output, until the input ends or the future is dropped. The program must
-    /// write nothing else to standard output.
+    /// Serves one host on standard input and output, until the input ends or the future is dropped.
+    ///
+    /// The program must write nothing else to standard output.
     ///
     /// # Errors
     ///
-    /// When the host does not begin as the protocol says, or the connection breaks before it has begun.
+    /// When the host does not initialize the session as the protocol requires, or the connection breaks before that.
     pub async fn stdio(self) -> Result<(), ServeError> {
         let (input, output) = stdio_pipes();
         self.over(input, output).await
     }
 
-    /// Serves one host on any stream of bytes, one JSON message a line, until the input ends or the future is dropped.
+    /// Serves one host on any stream of bytes, with one JSON message per line, until the input ends or the future is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -163,7 +169,8 @@ impl AgentServer {
         names.into_iter().zip(shown).map(tool).collect()
     }
 
-    /// What a host is told of a peer, of which other agents are `told` the instructions if it has no role.
+    /// The description of a peer for hosts. `told` is its description for other agents, which contains the instructions
+    /// of an agent without a role.
     fn description(&self, name: &str, told: &str) -> String {
         match self.runtime.router.registry().find(name).0 {
             Some((name, router::Peer::Agent(entry))) if entry.agent.role.is_none() => format!("The agent `{name}`."),
@@ -171,10 +178,10 @@ impl AgentServer {
         }
     }
 
-    /// The agent behind a tool.
+    /// The agent whose tool has this name.
     fn agent(&self, tool: &str) -> Option<Name> {
         let roster = &self.runtime.router.registry().snapshot().roster;
-        // Whoever has a name that is fit has it as a tool too.
+        // An agent whose name is a valid tool name has that name as a tool, too.
         if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
             return Some(tool.into());
         }
@@ -262,7 +269,7 @@ impl ServerHandler for AgentServer {
             Err(refusal) => return Ok(answer::failure(refusal).into()),
         };
         let progress = context.meta.get_progress_token().map(|token| Progress::new(context.peer.clone(), token));
-        // Whichever comes first, the other is dropped, and with a call all that is below it.
+        // The first to complete drops the others; dropping the call cancels everything below it.
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(withdrawn()),
@@ -271,7 +278,7 @@ impl ServerHandler for AgentServer {
         }
     }
 
-    /// A request of a method that the SDK does not know, or a call whose parameters it cannot read.
+    /// Answers a request of a method that the SDK does not know, or a call whose parameters it cannot read.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -284,7 +291,7 @@ impl ServerHandler for AgentServer {
         Err(ErrorData::invalid_params(format!("the parameters cannot be read; expected {expected}"), None))
     }
 
-    /// Tells the host of whoever joins or leaves, to the end of its session.
+    /// Notifies the host when a peer joins or leaves, until the end of its session.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let mut comings = PeerChanges::to(&self.runtime);
         let telling = async {
@@ -302,7 +309,7 @@ impl ServerHandler for AgentServer {
         Some(SubscriptionFilter::builder().tools_list_changed().build())
     }
 
-    /// The same for hosts of the protocol's revision 2026-07-28, which ask for it.
+    /// Sends the same notifications to hosts of the protocol's revision 2026-07-28, which subscribe to them.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         let mut comings = PeerChanges::to(&self.runtime);
         let telling = async {
@@ -319,7 +326,7 @@ impl ServerHandler for AgentServer {
     }
 }
 
-/// Who joins a runtime, and who leaves it.
+/// The changes of a runtime's peers.
 struct PeerChanges<'a> {
     runtime: &'a Runtime,
     changes: watch::Receiver<()>,
@@ -332,7 +339,7 @@ impl<'a> PeerChanges<'a> {
         Self { runtime, changes, known: roster(runtime) }
     }
 
-    /// Waits until a peer has joined or left.
+    /// Waits until a peer has joined or left; `false` if the runtime has ended.
     async fn next(&mut self) -> bool {
         while self.changes.changed().await.is_ok() {
             let before = mem::replace(&mut self.known, roster(self.runtime));
@@ -348,12 +355,12 @@ fn roster(runtime: &Runtime) -> Arc<Roster> {
     Arc::clone(&runtime.router.registry().snapshot().roster)
 }
 
-/// What becomes of a call that the host no longer waits for. Few will read it.
+/// The result of a call that the host has cancelled. Most hosts ignore it.
 fn withdrawn() -> ErrorData {
     ErrorData::internal_error("the call was withdrawn", None)
 }
 
-/// Tells a host of a call's steps, which it counts.
+/// Progress notifications to a host about the steps of a call, which it counts.
 struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
@@ -366,7 +373,7 @@ impl Progress {
         Self { peer, token, steps: ProgressText::default(), told: 0 }
     }
 
-    /// Waits until it is sent, so that a host that reads slowly is not flooded. A host that is gone is not told.
+    /// Waits until the notification is sent, so that a slow host is not flooded. An error means that the host is gone.
     async fn tell(&mut self, step: String) {
         self.told += 1;
         let progress = ProgressNotificationParam::new(self.token.clone(), f64::from(self.told)).with_message(step);
@@ -374,7 +381,7 @@ impl Progress {
     }
 }
 
-/// Why a server cannot be served.
+/// The reason why a server cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -383,10 +390,10 @@ pub enum ServeError {
     Address {
         /// The address.
         address: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The address can be reached from other machines, and whoever reaches it could call the agents.
+    /// The address can be reached from other machines, so that anyone who reaches it could call the agents.
     #[error(
         "address `{address}` can be reached from other machines; set a `bearer_token`, or bind a loopback address such as `127.0.0.1:8931`"
     )]
@@ -394,10 +401,10 @@ pub enum ServeError {
         /// The address.
         address: String,
     },
-    /// The bearer token is empty or cannot stand in a header.
+    /// The bearer token is empty or cannot be sent in a header.
     #[error("the bearer token must be one or more visible ASCII characters without spaces")]
     Token,
-    /// The host did not begin a session as the protocol says.
+    /// The host did not initialize the session as the protocol requires.
     #[error("the session failed: {0}")]
     Session(String),
 }
