@@ -42,8 +42,8 @@
 //! that are in progress. [`Connections::tools`] shows the texts that models read, and only what it has shown can be
 //! approved. [`Connections::pins`] keeps the pins for the next run, in which new tools wait for approval too.
 //! [`ServerConfig::only`] and [`ServerConfig::without`] select the tools of a server. Schemas with external or circular
-//! references, or that are too deep or too large, are refused. A server's own requests are denied: sampling,
-//! elicitation and roots.
+//! references, or that are too deep or too large, are refused. A server's requests for sampling, elicitation and roots
+//! are denied.
 //!
 //! Invisible characters are removed from descriptions, schemas, results and errors. A schema that has them in a value
 //! that is sent back to the server, such as the name of a parameter, is refused. The names of prompts and the URIs of
@@ -52,8 +52,8 @@
 //! **Secrets.** The credentials in a server's configuration are never shown in a model's context, an event, an error,
 //! `Debug` output or a log: bearer tokens, passwords and keys in its URL, and headers, variables, options and query
 //! parameters whose name is like that of a key, a token or a password. Errors and logs also hide all other values of
-//! the configuration, except paths, names of packages and options. A mark replaces each of them. They are found
-//! unchanged, in JSON, percent-encoded and in base64, but not if the server transforms them in another way. Values of
+//! the configuration, except paths, names of packages and options. A mark replaces each of them. A value is recognised
+//! unchanged, in JSON, percent-encoded and in base64, but not if the server transforms it in another way. Values of
 //! fewer than 6 bytes are not hidden. The names of tools and parameters, and the values that a schema allows, stay
 //! unchanged: a simple password may be part of one.
 //!

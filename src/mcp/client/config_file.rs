@@ -1,13 +1,13 @@
-//! The JSON in which hosts write servers down, read as they do: Claude Desktop and
-//! [Code](https://code.claude.com/docs/en/mcp), [Cursor](https://cursor.com/docs/context/mcp),
-//! [VS Code](https://code.visualstudio.com/docs/copilot/reference/mcp-configuration),
-//! [Windsurf](https://docs.windsurf.com/windsurf/cascade/mcp),
-//! [Gemini CLI](https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md),
-//! [Cline](https://docs.cline.bot/mcp/configuring-mcp-servers),
-//! [Roo Code](https://docs.roocode.com/features/mcp/using-mcp-in-roo) and Copilot CLI.
+//! The JSON in which hosts configure servers, read in the same way as they do: Claude Desktop and
+//! [Code](https://code.claude.com/docs/en/mcp), [Cursor](https://cursor.com/docs/context/mcp), [VS
+//! Code](https://code.visualstudio.com/docs/copilot/reference/mcp-configuration),
+//! [Windsurf](https://docs.windsurf.com/windsurf/cascade/mcp), [Gemini
+//! CLI](https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md),
+//! [Cline](https://docs.cline.bot/mcp/configuring-mcp-servers), [Roo
+//! Code](https://docs.roocode.com/features/mcp/using-mcp-in-roo) and Copilot CLI.
 //!
-//! Nothing is ever looked for: only the text, or the file, that the program names is read. A key that is not understood is
-//! refused, never passed over.
+//! Nothing is searched for: only the text, or the file, that the program names is read. An unknown key is refused,
+//! never skipped.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -20,10 +20,10 @@ use serde_json::{Map, Value};
 use crate::mcp::client::config::ServerConfig;
 use crate::mcp::client::error::Error;
 
-/// Keys that mean nothing here: what a person is asked before a call, and what an editor or a market shows.
+/// The keys that have no effect here: questions to a person before a call, and texts that an editor or a market shows.
 const IGNORED: [&str; 9] =
     ["description", "autoApprove", "alwaysAllow", "trust", "watchPaths", "alwaysLoad", "gallery", "version", "dev"];
-/// Keys that mean something that is not done here, and what to do instead.
+/// The keys of unsupported features, with the alternatives.
 const REFUSED: [(&str, &str); 10] = [
     ("envFile", "no other file is read; write its variables under `env`, as `${NAME}`"),
     ("headersHelper", "no program is run for headers; write them under `headers`, as `${NAME}`"),
@@ -38,14 +38,15 @@ const REFUSED: [(&str, &str); 10] = [
 ];
 const SIGN_IN: &str = "nobody is signed in here; write a token under `headers`";
 const SANDBOX: &str = "no sandbox is made here; start one as the `command`";
-/// What editors put in place of `${…}`, and nobody else knows; and with what that begins of which they ask for the rest.
+/// The names that only editors replace in `${…}`; and the prefixes after which editors ask for the rest of the name.
 const OF_EDITORS: [&str; 6] = ["userHome", "workspaceFolder", "workspaceFolderBasename", "pathSeparator", "/", "cwd"];
 const SCHEMES: [&str; 4] = ["input", "config", "command", "workspaceFolder"];
-/// Values of `timeout` that may be seconds (Cline and Roo Code, which allow up to an hour) or milliseconds (all others). Below
-/// nobody means milliseconds, above nobody means seconds.
+/// The values of `timeout` that may be seconds (Cline and Roo Code, which allow up to an hour) or milliseconds (all
+/// others). Smaller values are seconds, larger ones are milliseconds.
 const AMBIGUOUS: RangeInclusive<u64> = 1_000..=3_600;
 
-/// Reads the servers in their order, leaving out those that are disabled. `variable` gives what `${NAME}` stands for.
+/// Reads the servers in their order, without the disabled ones. `variable` returns the value of an environment
+/// variable.
 pub(crate) fn read(
     text: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -74,7 +75,7 @@ fn entries(text: &str) -> Result<(Vec<(String, Value)>, Chosen), Error> {
     let mut text = text.trim_start_matches('\u{feff}').to_owned();
     json_strip_comments::strip(&mut text).map_err(|error| unreadable(error.to_string()))?;
     let file: File = serde_json::from_str(&text).map_err(|error| match error.is_data() {
-        // Its own words show values.
+        // The error's own message shows values.
         true => unreadable(format!("{EXPECTED}, at line {} column {}", error.line(), error.column())),
         false => unreadable(error.to_string()),
     })?;
@@ -100,7 +101,7 @@ struct File {
     mcp: Option<Value>,
 }
 
-/// Which of the servers Gemini CLI uses.
+/// The selection of servers in Gemini CLI's settings.
 #[derive(Default, Deserialize)]
 struct Chosen {
     allowed: Option<Vec<String>>,
@@ -115,7 +116,7 @@ impl Chosen {
     }
 }
 
-/// The members of an object in the order in which they are written, each as often as it is.
+/// The members of an object in their written order, including repeated ones.
 struct Ordered(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Ordered {
@@ -140,7 +141,7 @@ impl<'de> Deserialize<'de> for Ordered {
     }
 }
 
-/// One server's entry; keys that were read are gone from it.
+/// The entry of one server. Keys that were read are removed from it.
 struct Entry<'a, V> {
     server: &'a str,
     rest: Map<String, Value>,
@@ -198,7 +199,7 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         }
     }
 
-    /// What is written under any of its names.
+    /// The value under any of the key's names.
     fn url(&mut self) -> Result<Option<String>, Error> {
         let [url, server_url, http_url] = [self.text("url")?, self.text("serverUrl")?, self.text("httpUrl")?];
         match [&url, &server_url, &http_url].into_iter().flatten().count() {
@@ -288,8 +289,8 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         Ok(expanded)
     }
 
-    /// Refuses `$NAME` in a part of a text. The name is shown where it is a word by itself: elsewhere it may be a part of a
-    /// secret.
+    /// Refuses `$NAME` in a part of a text. The name is shown only if it is a separate word: elsewhere it may be a part
+    /// of a secret.
     fn check_plain(&self, key: &str, part: &str, text: &str) -> Result<(), Error> {
         let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         let mut names = part.split('$').skip(1).map(|rest| rest.split(is_end).next().unwrap_or_default());
@@ -300,7 +301,7 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
         Err(self.error(key, &reason))
     }
 
-    /// What stands for `${…}`. What is written there in place of a name is not shown: it may be a part of a secret.
+    /// The replacement of `${…}`. A text there that is not a name is not shown: it may be a part of a secret.
     fn value(&self, key: &str, inside: &str) -> Result<String, Error> {
         let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, value)| (name, Some(value)));
         if is_of_editors(name) {
@@ -321,21 +322,21 @@ impl<V: Fn(&str) -> Option<String>> Entry<'_, V> {
     }
 }
 
-/// Whether an editor, and nobody else, knows what a text in `${…}` stands for.
+/// Returns whether only editors know the meaning of a text in `${…}`.
 fn is_of_editors(name: &str) -> bool {
     let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     let is_asked_for = |(scheme, rest): (&str, &str)| SCHEMES.contains(&scheme) && is_word(rest);
     OF_EDITORS.contains(&name) || name.split_once(':').is_some_and(is_asked_for)
 }
 
-/// Whether a text may be the name of a variable.
+/// Returns whether a text can be the name of a variable.
 fn is_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether a text is the usual name of a variable.
+/// Returns whether a text is a common name of a variable.
 fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
@@ -373,7 +374,7 @@ mod tests {
         read(text, variable).unwrap().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The one server of an entry.
+    /// The only server of an entry.
     fn server(entry: &str) -> ServerConfig {
         read(&format!("{{\"mcpServers\": {{\"s\": {entry}}}}}"), variable).unwrap().remove(0).1
     }
@@ -385,9 +386,9 @@ mod tests {
 
     #[test]
     fn the_files_of_known_hosts_are_read() {
-        // Claude Desktop keeps other settings beside.
+        // Claude Desktop keeps other settings in the same file.
         assert_eq!(names(r#"{"mcpServers": {"s": {"command": "x", "args": []}}, "globalShortcut": ""}"#), ["s"]);
-        // VS Code, which allows comments and commas at the end.
+        // VS Code allows comments and trailing commas.
         let code = "\u{feff}{\n  // ours\n  \"servers\": {\"s\": {\"type\": \"stdio\", \"command\": \"x\", \"args\": [\"http://y\", /* z */]},},\n  \"inputs\": [],\n}";
         assert_eq!(names(code), ["s"]);
         let Endpoint::Command(command) = read(code, variable).unwrap().remove(0).1.endpoint else { panic!() };
@@ -475,7 +476,7 @@ mod tests {
         check(900_000, Duration::from_secs(900));
     }
 
-    /// What an entry is refused with.
+    /// Checks the error of an entry that is refused.
     #[track_caller]
     fn check(entry: &str, expected: &str) {
         let text = format!("{{\"mcpServers\": {{\"s\": {entry}}}}}");

@@ -1,14 +1,17 @@
-//! By what names tools of servers are offered. Plain functions.
+//! The names under which tools of servers are offered. Plain functions.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::name::Name;
 
-/// The longest name that servers of models take.
+/// The longest name that model vendors accept.
 const MAX_LENGTH: usize = 64;
 
-/// A name with the characters that servers of models take: `.`, `/`, `:` and spaces become `_`. Any other character,
-/// and a name that is empty or too long, is refused, so that no two names can look alike.
+/// A name in the characters that model vendors accept: `.`, `/`, `:` and spaces become `_`.
+///
+/// # Errors
+///
+/// When the name contains any other character, is empty or is too long. So no two names can look alike.
 pub(crate) fn clean(name: &str) -> Result<String, String> {
     let shown: String = name.chars().take(MAX_LENGTH).flat_map(char::escape_default).collect();
     if name.is_empty() || name.len() > MAX_LENGTH {
@@ -23,12 +26,12 @@ pub(crate) fn clean(name: &str) -> Result<String, String> {
         .collect()
 }
 
-/// The name under which each tool is offered, or why it is not. `tools` are servers and tools, both cleaned; `taken`
-/// says what bears a name already.
+/// The name under which each tool is offered, or the reason why it is not. `tools` are pairs of a server and a tool,
+/// both cleaned; `taken` returns the kind of thing that has a name already.
 ///
-/// A tool keeps its own name if nothing else has it. Where it collides, with a tool of another server or with anything
-/// that is there already, every one of the colliding tools is offered as `{server}__{tool}`. What collides even then
-/// is not offered.
+/// A tool keeps its own name if nothing else has it. If names collide, with a tool of another server or with an
+/// existing name, all of the colliding tools are offered as `{server}__{tool}`. A tool whose name collides even then is
+/// not offered.
 pub(crate) fn offer(tools: &[(&str, &str)], taken: impl Fn(&str) -> Option<&'static str>) -> Vec<Result<Name, String>> {
     let mut bearers: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, tool) in tools {

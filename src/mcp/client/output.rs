@@ -1,4 +1,4 @@
-//! What a tool of a server gave, as content for a model, with nothing in it that cannot be seen. Plain functions.
+//! The result of a tool as content for a model, without invisible characters. Plain functions.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::content::{Attachment, AttachmentKind, Content};
 use crate::mcp::client::visible::visible;
 
-/// A result of `tools/call`, in whatever shape it came.
+/// A result of `tools/call`, valid or not.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) content: Content,
@@ -28,7 +28,7 @@ impl Output {
         Self { content: pieces.into_content(), is_error: is_error == Some(true) }
     }
 
-    /// Reads a result that is not quite as it should be: what is no known content is given as its JSON.
+    /// Reads a result that does not quite match the protocol: unknown content is returned as its JSON.
     pub(crate) fn lenient(result: &Value) -> Option<Self> {
         let mut pieces = Pieces::default();
         for block in result["content"].as_array()? {
@@ -56,7 +56,7 @@ pub(crate) fn resource(contents: &[ResourceContents]) -> Content {
     pieces.into_content()
 }
 
-/// One block.
+/// The content of one block.
 pub(crate) fn block(block: &ContentBlock) -> Content {
     let mut pieces = Pieces::default();
     pieces.add(block);
@@ -126,8 +126,8 @@ impl Pieces {
         });
     }
 
-    /// Servers repeat structured content as text for clients that do not read it, whole or what its one member holds;
-    /// then the text is enough.
+    /// Adds structured content, unless the texts contain it already: servers repeat it as text for clients that do not
+    /// read it, either all of it or the value of its only member.
     fn add_structured(&mut self, structured: &Value) {
         let inner =
             structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
@@ -137,7 +137,7 @@ impl Pieces {
         }
     }
 
-    /// Whether a value stands in the texts: as one of them, as all of them together, or item by item.
+    /// Returns whether the texts contain a value: as one of them, as all of them together, or item by item.
     fn carries(&self, value: &Value) -> bool {
         let is_said = |text: &String, value: &Value| match value {
             Value::String(words) => text == words,
@@ -157,7 +157,7 @@ impl Pieces {
     }
 }
 
-/// A media type without its parameters; that of any bytes for what is none.
+/// A media type without its parameters; that of arbitrary bytes if it is invalid.
 fn essence(media_type: &str) -> &str {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     let is_token = |part: &str| {
@@ -170,10 +170,11 @@ fn essence(media_type: &str) -> &str {
     }
 }
 
-/// The longest part of a media type, in bytes ([RFC 6838, section 4.2](https://www.rfc-editor.org/rfc/rfc6838#section-4.2)).
+/// The longest part of a media type, in bytes ([RFC 6838, section
+/// 4.2](https://www.rfc-editor.org/rfc/rfc6838#section-4.2)).
 const MAX_MEDIA_TYPE: usize = 127;
 
-/// Reads base64 of either alphabet, with or without padding and line breaks.
+/// Decodes base64 of either alphabet, with or without padding and line breaks.
 pub(crate) fn decode(base64: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -185,8 +186,8 @@ pub(crate) fn decode(base64: &str) -> Option<Vec<u8>> {
     decode(base64).or_else(|| decode(&base64.split_ascii_whitespace().collect::<String>()))
 }
 
-/// The text of a document that is text, which a model may be given as such, if something in it cannot be seen. Text that is
-/// not UTF-8 is read as Latin-1.
+/// The text of a text document that contains invisible characters, without them; `None` for any other document. Text
+/// that is not UTF-8 is read as Latin-1.
 fn shown_document(bytes: &[u8], media_type: &str) -> Option<String> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),

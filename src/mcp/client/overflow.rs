@@ -1,4 +1,4 @@
-//! Where texts go that are too long for a model: into a file, whose path the model is told.
+//! Texts that are too long for a model are saved in a file, whose path the model gets.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::name::Name;
 use parking_lot::Mutex;
 
-/// A folder for long texts. One that nobody chose is made when it is needed, is readable by its owner alone, and goes
-/// with this value.
+/// A folder for long texts. By default, a temporary one is created when it is needed, is readable only by its owner,
+/// and is deleted when this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Overflow {
     chosen: Option<PathBuf>,
@@ -21,7 +21,7 @@ impl Overflow {
         Self { chosen: folder, made: Mutex::default() }
     }
 
-    /// The text, or its beginning with a note on where the whole of it is.
+    /// The text, or its beginning with a note that contains the path of the complete text.
     pub(crate) async fn fit(self: &Arc<Self>, server: &Name, text: Arc<str>, limit: usize) -> Arc<str> {
         if text.len() <= limit {
             return text;

@@ -1,4 +1,4 @@
-//! All pages of a list: bounded in entries and in bytes. Nothing here knows what is listed.
+//! All pages of a list, with limits of entries and bytes. Nothing here knows the type of the entries.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher, RandomState};
@@ -7,21 +7,23 @@ use std::io;
 use rmcp::model::{PaginatedRequestParams, ServerResult};
 use serde::Serialize;
 
-/// The bounds of a list.
+/// The limits of a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// No page is asked for once there are more entries than these.
+    /// No further page is requested once there are more entries than this.
     pub(crate) entries: usize,
-    /// The bytes that all pages may have together.
+    /// The most bytes of all pages together.
     pub(crate) bytes: usize,
 }
 
-/// Asks for page after page. Ends with the last one, which has no cursor or an empty one; before one that was there before,
-/// or after one whose cursor was; or with too many entries.
+/// Requests page after page.
+///
+/// It ends with the last page, which has no cursor or an empty one; before a page that was there before, or after one
+/// whose cursor was; or with too many entries.
 ///
 /// # Errors
 ///
-/// When a page is not given, cannot be read, or has more bytes than are left.
+/// When a page cannot be fetched or parsed, or has more bytes than are left.
 pub(crate) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
     most: Limits,
     ask: impl Fn(PaginatedRequestParams) -> F,
@@ -47,7 +49,7 @@ pub(crate) async fn all<T, F: Future<Output = Result<ServerResult, String>>>(
     }
 }
 
-/// The bytes of a value as JSON, counted and hashed.
+/// The number of bytes of a value as JSON, and their hash.
 fn measure(value: &impl Serialize, hasher: impl Hasher) -> (usize, u64) {
     struct Measure<H>(usize, H);
 
@@ -64,7 +66,7 @@ fn measure(value: &impl Serialize, hasher: impl Hasher) -> (usize, u64) {
     }
 
     let mut measure = Measure(0, hasher);
-    // What cannot be written came from JSON nevertheless; it is bounded by its entries.
+    // A value that cannot be written came from JSON nevertheless, and is limited by the number of its entries.
     let _ = serde_json::to_writer(&mut measure, value);
     (measure.0, measure.1.finish())
 }
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// The list of a server that answers with these pages, and how often it was asked.
+    /// The list of a server that answers with these pages, and the number of requests.
     async fn listed(most: Limits, page: impl Fn(usize) -> Value) -> (Result<Vec<Value>, String>, usize) {
         let asked = Cell::new(0);
         let ask = |_| {
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!((entries.unwrap().len(), asked), (5, 5));
         let expected = Err("its list has more than 10000 bytes".to_owned());
         assert_eq!(listed(Limits { entries: 1_000, bytes: 10_000 }, page).await, (expected, 10));
-        // Cursors count too.
+        // Cursors count as well.
         let cursor = |n: usize| json!({"entries": [], "next": "x".repeat(1_000) + &n.to_string()});
         assert!(listed(Limits { entries: 1_000, bytes: 10_000 }, cursor).await.0.is_err());
     }

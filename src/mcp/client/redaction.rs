@@ -1,8 +1,8 @@
-//! What is secret in how a server is reached, and texts without it. Pure.
+//! The secrets in a server's configuration, and texts without them. Pure.
 //!
-//! A key cannot be told from another value. So where something failed, and in logs, everything is hidden that the
-//! configuration gives to the server. A result would lose the names and addresses that a model works with: there only
-//! credentials are hidden, which are known by their place (a bearer token, a password or a key in a URL) or by their name.
+//! A key looks like any other value. So in errors and logs, all values are hidden that the configuration gives to the
+//! server. In a result that would hide the names and addresses that a model works with: there only credentials are
+//! hidden, which are known by their position (a bearer token, a password or a key in a URL) or by their name.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::mcp::client::config::{Address, Command};
 use crate::mcp::client::visible::visible;
 use crate::secrets::{MIN_LENGTH, Secrets};
 
-/// What words in the names of credentials end with, in lower case.
+/// The endings of words in the names of credentials, in lower case.
 const CREDENTIALS: [&str; 13] = [
     "key",
     "token",
@@ -32,7 +32,7 @@ const CREDENTIALS: [&str; 13] = [
     "authentication",
     "cookie",
 ];
-/// Words behind these that make a name that of something else: `AUTH_TYPE`, `TOKEN_FILE`.
+/// Words after those that make the name one of something else: `AUTH_TYPE`, `TOKEN_FILE`.
 const ATTRIBUTES: [&str; 30] = [
     "algorithm",
     "audience",
@@ -65,13 +65,13 @@ const ATTRIBUTES: [&str; 30] = [
     "user",
     "zone",
 ];
-/// What [`encodeURIComponent`](https://tc39.es/ecma262/#sec-encodeuricomponent-uricomponent) writes in another way.
+/// The characters that [`encodeURIComponent`](https://tc39.es/ecma262/#sec-encodeuricomponent-uricomponent) encodes.
 const COMPONENT: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
-/// All but the [unreserved characters](https://www.rfc-editor.org/rfc/rfc3986#section-2.3) of a URL.
+/// All characters but the [unreserved ones](https://www.rfc-editor.org/rfc/rfc3986#section-2.3) of a URL.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// The same for a whole path.
+/// All characters but the unreserved ones and `/`, for a whole path.
 const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
-/// The shortest part of a URL that is taken for a key, in bytes.
+/// The shortest part of a URL that counts as a key, in bytes.
 const MIN_KEY: usize = 16;
 /// The longest part of an argument that is a path or the name of a package, in bytes. Keys are longer.
 const MAX_PLAIN: usize = 32;
@@ -79,16 +79,16 @@ const MAX_PLAIN: usize = 32;
 /// The secrets of one server's configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redaction {
-    /// What no text of the server may show.
+    /// The values that are removed from every text of the server.
     credentials: Secrets,
-    /// The credentials and all else that the server was given: what no text about a failure and no log may show.
+    /// The credentials and all other values of the configuration, which are removed from errors and logs.
     given: Secrets,
-    /// Whether there is anything of these.
+    /// `true` if there is any value to remove.
     pub(crate) hides: bool,
 }
 
 impl Redaction {
-    /// The environment and the arguments of a command.
+    /// Collects the environment and the arguments of a command.
     pub(crate) fn of_command(command: &Command) -> Self {
         let mut redaction = Self::default();
         for (name, value) in &command.env {
@@ -98,14 +98,14 @@ impl Redaction {
         for argument in &command.arguments {
             let argument = argument.to_string_lossy();
             redaction.add_named(&option, &argument);
-            // Its value is the next argument.
+            // The value of an option is the next argument.
             let is_option = argument.starts_with('-') && !argument.contains('=');
             option = if is_option { argument } else { Cow::Borrowed("") };
         }
         redaction
     }
 
-    /// The token, the headers, and of the URL all but the host.
+    /// Collects the token, the headers, and all parts of the URL but the host.
     pub(crate) fn of_address(address: &Address) -> Self {
         let mut redaction = Self::default();
         if let Some(token) = &address.bearer {
@@ -127,7 +127,7 @@ impl Redaction {
         redact(&self.credentials, text)
     }
 
-    /// A text about a failure, or for a log, with nothing that the server was given.
+    /// A text about an error, or for a log, without any value of the configuration.
     pub(crate) fn of_failure<'t>(&self, text: &'t str) -> Cow<'t, str> {
         redact(&self.given, text)
     }
@@ -139,7 +139,7 @@ impl Redaction {
         }
     }
 
-    /// A value and what stands in it: `Bearer X`, `name=X`, `{"name": "X"}`, a URL.
+    /// Adds a value and its parts: `Bearer X`, `name=X`, `{"name": "X"}`, a URL.
     fn add(&mut self, is_credential: bool, value: &str) {
         self.hide(is_credential, value);
         if let Some(url) = url(value) {
@@ -160,8 +160,8 @@ impl Redaction {
         }
     }
 
-    /// The words of a text but those that are only letters, for which `Bearer` and `Authorization` are too. The last may
-    /// be a password.
+    /// Adds the words of a text. A word of letters only, such as `Bearer` or `Authorization`, is skipped unless it is
+    /// the last one, which may be a password.
     fn add_words(&mut self, mut is_credential: bool, text: &str, is_separator: impl Fn(char) -> bool) {
         let mut words = text.split(is_separator).filter(|word| !word.is_empty()).peekable();
         let mut is_basic = false;
@@ -179,7 +179,7 @@ impl Redaction {
         }
     }
 
-    /// The user, the query and the path, as they are written, as they are sent, and as they are meant.
+    /// Adds the user, the query and the path of a URL: as written, as sent, and decoded.
     fn add_url(&mut self, url: &Url, written: &str) {
         let user = written.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
         if let Some((user, _)) = user {
@@ -189,7 +189,7 @@ impl Redaction {
             {
                 self.hide(password.is_empty(), name);
                 self.hide(true, password);
-                // As it is sent: https://www.rfc-editor.org/rfc/rfc7617
+                // In the form in which it is sent: https://www.rfc-editor.org/rfc/rfc7617
                 self.hide(true, &STANDARD.encode(format!("{name}:{password}")));
             }
         }
@@ -207,7 +207,7 @@ impl Redaction {
         }
     }
 
-    /// Hides a value in every form that texts are known to show.
+    /// Adds a value in every form in which texts are known to show it.
     fn hide(&mut self, is_credential: bool, value: &str) {
         if value.len() < MIN_LENGTH {
             return;
@@ -222,7 +222,7 @@ impl Redaction {
     }
 }
 
-/// A text without these values, also where characters that are not seen stand between theirs.
+/// A text without these values, even if invisible characters stand between their characters.
 fn redact<'t>(secrets: &Secrets, text: &'t str) -> Cow<'t, str> {
     let redacted = secrets.redact(text);
     if let Cow::Owned(shown) = visible(&redacted)
@@ -233,7 +233,7 @@ fn redact<'t>(secrets: &Secrets, text: &'t str) -> Cow<'t, str> {
     redacted
 }
 
-/// A value as it is, line by line, in JSON, in URLs, and in base64.
+/// The forms of a value: unchanged, line by line, in JSON, in URLs, and in base64.
 fn forms(value: &str) -> Vec<String> {
     let json = serde_json::Value::from(value).to_string();
     let json = &json[1..json.len() - 1];
@@ -276,7 +276,8 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || "\"'`,;|(){}[]<>".contains(c)
 }
 
-/// Whether values of this name are credentials: `X-Api-Key`, `GITHUB_TOKEN_V2`, `--password`, but not `AUTH_TYPE`.
+/// Returns whether values of this name are credentials: `X-Api-Key`, `GITHUB_TOKEN_V2`, `--password`, but not
+/// `AUTH_TYPE`.
 fn is_credential(name: &str) -> bool {
     let name = name.to_lowercase();
     let words: Vec<&str> = name.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).collect();
@@ -288,13 +289,13 @@ fn is_credential(name: &str) -> bool {
     place.is_some_and(|place| !words[place + 1..].iter().any(|word| ATTRIBUTES.contains(word)))
 }
 
-/// Whether a part of a URL is a key, as some services have it in their path.
+/// Returns whether a part of a URL is a key, which some services put into the path.
 fn is_key(part: &str) -> bool {
     part.len() >= MIN_KEY && part.contains(|c: char| c.is_ascii_digit()) && part.contains(char::is_alphabetic)
 }
 
-/// Whether an argument or a variable is an option without a value, a path, or the name of a package with its scope, which
-/// messages need to be understood.
+/// Returns whether an argument or a variable is an option without a value, a path, or the name of a package with its
+/// scope. Error messages need these to be understood.
 fn is_plain(value: &str) -> bool {
     let is_option = value.starts_with("--") && !value.contains('=');
     let is_path = ["/", "./", "../", "~/", "@"].iter().any(|start| value.starts_with(start));
@@ -313,7 +314,7 @@ mod tests {
         }
     }
 
-    /// What is left of a text where something failed, and what of a result.
+    /// Checks a text after redaction as an error, and as a result.
     #[track_caller]
     fn check(server: &ServerConfig, text: &str, failure: &str, result: &str) {
         let redaction = redaction(server);

@@ -1,4 +1,4 @@
-//! A runtime that has the tools of servers.
+//! The registration of the servers' tools in one runtime.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,19 +17,19 @@ use crate::runtime::Runtime;
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 
-/// How often names are given anew when something else takes one in the same moment.
+/// The number of attempts to find free names if something else takes one of them at the same moment.
 const ATTEMPTS: usize = 10;
 
-/// One runtime, which this does not keep in memory. Dropped, the tools leave it.
+/// The tools of all servers in one runtime, which is held by a weak reference. Dropping it removes the tools.
 pub(crate) struct Registration {
     router: Weak<Router>,
     links: Arc<[Arc<Supervisor>]>,
-    /// What it has of ours, unless somebody took it away.
+    /// The tools that this registration has added, even if they were removed since.
     has: Vec<RegisteredTool>,
     refused: Vec<RefusedTool>,
 }
 
-/// A tool of ours that a runtime has.
+/// A tool that this registration has added.
 struct RegisteredTool {
     name: Name,
     fingerprint: Fingerprint,
@@ -37,7 +37,7 @@ struct RegisteredTool {
 }
 
 impl RegisteredTool {
-    /// Whether it is this one that the runtime has under its name, and not one of somebody else's.
+    /// Returns whether the runtime has this very tool under its name, and not another one.
     fn is_in(&self, tools: &Toolbox) -> bool {
         tools.find(&self.name).is_some_and(|tool| ptr::addr_eq(Arc::as_ptr(tool), Arc::as_ptr(&self.tool)))
     }
@@ -51,7 +51,7 @@ impl Registration {
         Ok(member)
     }
 
-    /// The runtime, if somebody still has it.
+    /// The runtime, if it still exists.
     pub(crate) fn runtime(&self) -> Option<Runtime> {
         self.router.upgrade().map(|router| Runtime { router })
     }
@@ -64,7 +64,7 @@ impl Registration {
         self.router.as_ptr() == Arc::as_ptr(&runtime.router)
     }
 
-    /// Replaces the tools that its runtime has of ours by those that there are now.
+    /// Replaces the tools that this registration has added with the current ones.
     pub(crate) fn sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS {
@@ -117,7 +117,7 @@ impl Registration {
         Ok(())
     }
 
-    /// The names of those tools that are there still.
+    /// The names of the added tools that the runtime still has.
     fn names(&self, tools: &Toolbox) -> Vec<Name> {
         self.has.iter().filter(|has| has.is_in(tools)).map(|has| Arc::clone(&has.name)).collect()
     }
@@ -145,7 +145,7 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// A server's tools that may be offered, with its name as it stands in theirs.
+/// The approved tools of a server, with the server's name in the form in which it becomes part of their names.
 fn approved(link: &Arc<Supervisor>) -> Vec<(Arc<Supervisor>, String, Arc<Definition>)> {
     let server = names::clean(&link.name).unwrap_or_default();
     let catalogue = link.catalogue();

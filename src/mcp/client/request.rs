@@ -1,6 +1,7 @@
-//! One request to a server: bounded, withdrawn when nobody waits, and never left hanging by a server that ends.
+//! One request to a server: with timeouts, cancelled when it is dropped, and failed when the server ends.
 //!
-//! The deadlines of the SDK are not used: they end only when the withdrawal is written, so never if a server reads nothing.
+//! The SDK's timeouts are not used: they complete only after the cancellation is written, so never if a server reads
+//! nothing.
 
 use std::fmt;
 use std::io;
@@ -20,20 +21,20 @@ use crate::mcp::client::supervisor::Supervisor;
 use crate::mcp::transport::streamable_http::is_unreached;
 use crate::mcp::transport::tap::ProgressReceiver;
 
-/// Why a request was not answered.
+/// The reason why a request has no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The server answered with an error.
     Refused { code: i32, message: String },
-    /// It did not answer in time.
+    /// The server did not answer in time.
     TimedOut(Duration),
-    /// It ended, or is not there.
+    /// The server ended, or is unavailable.
     Disconnected(Arc<str>),
-    /// It could not be reached, so that nothing was done.
+    /// The server could not be reached, so that the request was not sent.
     NotConnected(String),
-    /// It does not take our key.
+    /// The server does not accept the configured key.
     Unauthorized(String),
-    /// Anything else.
+    /// Any other reason.
     Other(String),
 }
 
@@ -49,9 +50,9 @@ impl fmt::Display for Failure {
 }
 
 impl Supervisor {
-    /// Sends a request and waits for its answer. Signs of progress, which `receiver` sees, give it more time.
+    /// Sends a request and waits for its result. Progress that `receiver` reports resets the idle timeout.
     ///
-    /// Dropping the future withdraws the request.
+    /// Dropping the future cancels the request.
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
@@ -68,13 +69,13 @@ impl Supervisor {
         answer
     }
 
-    /// Hands a request to the connection as soon as there is one.
+    /// Sends a request as soon as there is a session.
     async fn send(&self, request: ClientRequest) -> Result<(SessionHandle, RequestHandle<RoleClient>), Failure> {
         loop {
             let session = self.session().await.map_err(Failure::Disconnected)?;
             match session.peer.send_cancellable_request(request.clone(), PeerRequestOptions::no_options()).await {
                 Ok(handle) => return Ok((session, handle)),
-                // It has ended in this moment, and nothing was sent.
+                // The session has just ended, and nothing was sent.
                 Err(ServiceError::TransportClosed) => session.ended.cancel(),
                 Err(error) => return Err(Failure::Other(error_chain(&error))),
             }
@@ -101,7 +102,7 @@ impl Supervisor {
                 },
                 () = session.ended.cancelled() => return Err(Failure::Disconnected(self.why_ended().await)),
                 () = progressed(receiver) => {
-                    // One beyond all clocks never comes.
+                    // A timeout beyond the range of the clock never ends.
                     if let Some(end) = Instant::now().checked_add(settings.idle_timeout) {
                         idle.as_mut().reset(end);
                     }
@@ -120,7 +121,7 @@ impl Supervisor {
             ServiceError::TransportClosed if session.ended.is_cancelled() => {
                 Failure::Disconnected(self.why_ended().await)
             }
-            // Of a stream that was to have this answer alone.
+            // The end of a stream that had only this response, not of the session.
             ServiceError::TransportClosed => {
                 session.maybe_gone.notify_one();
                 Failure::Other("its answer could not be read, is too long, or broke off".to_owned())
@@ -149,7 +150,7 @@ async fn progressed(receiver: Option<&ProgressReceiver>) {
     }
 }
 
-/// A request that is waited for. Dropped with its id, it is withdrawn.
+/// A request that waits for its result. Dropping it cancels the request, unless its id was removed.
 struct CancelOnDrop {
     session: SessionHandle,
     id: Option<RequestId>,
@@ -158,7 +159,7 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            // It fails where the connection is gone, and with it whoever would care.
+            // It fails only if the session has ended, and then there is nothing to cancel.
             let _ = self.session.withdraw.send(id);
         }
     }

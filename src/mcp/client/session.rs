@@ -30,30 +30,31 @@ use crate::mcp::transport::streamable_http::{self, is_unreached};
 use crate::mcp::transport::tap::{Signals, Tap};
 use crate::name::Name;
 
-/// How long a process that has exited may take to be read to its end.
+/// The longest time to read the remaining output of a process that has exited.
 const DRAIN: Duration = Duration::from_millis(200);
-/// How long a server that seems gone may take to say that it is not.
+/// The timeout of the ping to a server that may be gone.
 const PING: Duration = Duration::from_secs(5);
-/// How long a server may take to say which tools it has now.
+/// The timeout of a new list of the tools.
 const LISTING: Duration = Duration::from_secs(10);
-/// How long tools that have been listed are not listed again.
+/// The shortest time between two lists of the tools.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long it may take to close a connection.
+/// The timeout of closing a connection.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What calls use of a connection. Cheap to clone.
+/// The part of a session that requests use. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SessionHandle {
     pub(crate) peer: Peer<RoleClient>,
-    /// Withdraws a request.
+    /// Cancels the request with this id.
     pub(crate) withdraw: mpsc::UnboundedSender<RequestId>,
-    /// Cancelled when nothing more comes.
+    /// Cancelled when no more messages can arrive.
     pub(crate) ended: CancellationToken,
-    /// Told when the server seems gone.
+    /// Notified when the server may be gone.
     pub(crate) maybe_gone: Arc<Notify>,
 }
 
-/// A connection, and what holds it. Dropped, the server is ended in the background or let go.
+/// A connection, with its process and its tasks. Dropping it ends the process in the background, or closes the
+/// connection.
 pub(crate) struct Session {
     pub(crate) session: SessionHandle,
     running: RunningService<RoleClient, Client>,
@@ -63,21 +64,21 @@ pub(crate) struct Session {
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
-/// What a connection is made of.
+/// The result of a successful connection attempt.
 struct Opened {
     running: RunningService<RoleClient, Client>,
     signals: Signals,
 }
 
-/// Why there is no connection.
+/// The result of a failed connection attempt.
 struct Failed {
     reason: String,
-    /// Whether the server is there, and does not want to be spoken to in this way.
+    /// `true` if the server is available, but refuses this way of connecting.
     is_refusal: bool,
 }
 
 impl Session {
-    /// Starts or reaches a server, and asks what tools it has.
+    /// Connects to a server, which starts it if it is a command, and lists its tools.
     pub(crate) async fn open(name: &Name, server: &ServerConfig) -> Result<(Self, Vec<Value>), String> {
         let (limit, mut child) = (server.settings.connect_timeout, None);
         let opening = async {
@@ -105,8 +106,8 @@ impl Session {
         Self { session, running, child, signals, max_message_bytes, _tasks: [withdrawing, listening] }
     }
 
-    /// Waits until the server has ended, and says how; or until it is to end, and ends it. Meanwhile `relisted` is told
-    /// of every new list of tools.
+    /// Waits until the server has ended, and returns the reason; or until `closing` is cancelled, and ends it.
+    /// Meanwhile calls `relisted` with every new list of tools.
     pub(crate) async fn watch(mut self, closing: &CancellationToken, relisted: impl Fn(&[Value])) -> Option<String> {
         let Self { session, child, signals, max_message_bytes, .. } = &mut self;
         let gone = tokio::select! {
@@ -125,7 +126,7 @@ impl Session {
         })
     }
 
-    /// Takes leave of the server, and ends it if it is a process.
+    /// Closes the session, and ends the server if it is a process.
     async fn close(mut self) {
         let _ = timeout(FAREWELL, self.running.close()).await;
         if let Some(child) = self.child.take() {
@@ -134,8 +135,8 @@ impl Session {
     }
 }
 
-/// Connects in the way that most servers speak, and if they refuse in that of servers since 2026-07-28, which know of no
-/// `initialize`.
+/// Connects in the way that most servers support. If they refuse, connects as the revision 2026-07-28 says, which has
+/// no `initialize`.
 async fn open(name: &Name, server: &ServerConfig, child: &mut Option<Child>) -> Result<Opened, Failed> {
     match connect(name, server, child, ClientLifecycleMode::Initialize).await {
         Err(failed) if failed.is_refusal => {
@@ -159,7 +160,7 @@ async fn connect(
         Endpoint::Command(command) => {
             let (started, input, output) = Child::start(name, command).map_err(failed)?;
             *child = Some(started);
-            // A process that refuses something is there nevertheless.
+            // A process that refuses a request is available nevertheless.
             let signals = Signals { rejected: Arc::default(), ..signals.clone() };
             let stdio =
                 Redacted::new(Stdio::new(Arc::clone(name), input, output, max_message_bytes), server.redaction());
@@ -190,8 +191,8 @@ async fn connect(
     }
 }
 
-/// Has a server since 2026-07-28 tell of changes of its tools, which earlier ones do by themselves. That they come is
-/// seen as they pass.
+/// Subscribes to changes of the tools at a server of revision 2026-07-28 or later; older servers send them unasked. The
+/// notifications themselves are handled by the [`Tap`].
 async fn subscribe_to_changes(peer: Peer<RoleClient>) {
     if peer.peer_info().is_none_or(|info| info.protocol_version < ProtocolVersion::V_2026_07_28) {
         return;
@@ -202,7 +203,8 @@ async fn subscribe_to_changes(peer: Peer<RoleClient>) {
     }
 }
 
-/// Waits until nothing more comes: the output has ended, or the process has, whose output something else may hold.
+/// Waits until no more messages can arrive: the output has ended; or the process has exited, while another process may
+/// still hold its output open.
 async fn ended(session: &SessionHandle, child: &mut Option<Child>) {
     let Some(child) = child else { return session.ended.cancelled().await };
     tokio::select! {
@@ -211,8 +213,7 @@ async fn ended(session: &SessionHandle, child: &mut Option<Child>) {
     }
 }
 
-/// Lists the tools whenever they have changed, at most once in a while; ends with a reason when a server that seemed
-/// gone is.
+/// Lists the tools after every change, with a minimum pause. Returns a reason when a server that might be gone is gone.
 async fn maintain(
     peer: &Peer<RoleClient>,
     max_message_bytes: usize,
@@ -240,13 +241,13 @@ async fn maintain(
     }
 }
 
-/// Waits until the tools have changed, however often, and may be listed again.
+/// Waits until the tools have changed, once or more often, and may be listed again.
 async fn changed(next: Instant, signals: &Signals) {
     sleep_until(next).await;
     signals.changed.notified().await;
 }
 
-/// Waits until the server seems gone.
+/// Waits until the server may be gone.
 async fn gone_signal(signals: &Signals) {
     tokio::select! {
         () = signals.maybe_gone.notified() => {}
@@ -254,7 +255,7 @@ async fn gone_signal(signals: &Signals) {
     }
 }
 
-/// Asks a server that seems gone whether it is there. Whatever it answers, it is.
+/// Pings a server that may be gone. Any answer means that it is available.
 async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> {
     let ping = peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
     tokio::select! {
@@ -267,7 +268,7 @@ async fn ping(peer: &Peer<RoleClient>, signals: &Signals) -> Result<(), String> 
     }
 }
 
-/// All entries of `tools/list`, as they are, or at least more than anybody is offered.
+/// All entries of `tools/list`, unchanged, or at least more than can be offered.
 async fn list(peer: &Peer<RoleClient>, max_message_bytes: usize) -> Result<Vec<Value>, String> {
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Vec::new());
@@ -282,7 +283,7 @@ async fn list(peer: &Peer<RoleClient>, max_message_bytes: usize) -> Result<Vec<V
             let tools = result.tools.iter().map(serde_json::to_value).collect::<Result<_, _>>();
             Some((tools.ok()?, result.next_cursor))
         }
-        // One that cannot be read does not take the others along.
+        // One entry that cannot be parsed does not affect the others.
         ServerResult::CustomResult(mut other) => {
             let next = other.0["nextCursor"].as_str().map(str::to_owned);
             match other.0["tools"].take() {
@@ -295,7 +296,7 @@ async fn list(peer: &Peer<RoleClient>, max_message_bytes: usize) -> Result<Vec<V
     pages::all(Limits { entries: MAX_TOOLS, bytes: max_message_bytes }, ask, read).await
 }
 
-/// Tells the server which requests nobody waits for any more.
+/// Sends the server a cancellation for each request that was cancelled.
 async fn send_cancellations(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, peer: Peer<RoleClient>) {
     let mut telling = JoinSet::new();
     while let Some(id) = withdrawn.recv().await {
@@ -308,7 +309,7 @@ async fn send_cancellations(mut withdrawn: mpsc::UnboundedReceiver<RequestId>, p
     }
 }
 
-/// Us, to a server. What it asks of us has been answered before.
+/// The client as the server sees it. The server's requests have been answered before they get here.
 struct Client;
 
 impl ClientHandler for Client {
@@ -329,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that says after each of its first thousand lists that its tools have changed.
+    /// A server that reports a change of its tools after each of its first thousand lists.
     struct Restless {
         lists: Arc<AtomicUsize>,
         says: mpsc::UnboundedSender<Value>,

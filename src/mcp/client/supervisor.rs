@@ -1,5 +1,4 @@
-//! A server as long as we are connected to it: what state it is in, what tools it has, and the task that keeps it
-//! alive.
+//! The supervisor of one server: its state, its tools, and the task that keeps it connected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,45 +17,44 @@ use crate::mcp::client::overflow::Overflow;
 use crate::mcp::client::session::{Session, SessionHandle};
 use crate::name::Name;
 
-/// The pause before a server is started again; it doubles up to the longest.
+/// The pause before the first restart of a server; it doubles up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How many refused tools the log is told of at once.
+/// The most refused tools that are logged at once.
 const MAX_LOGGED: usize = 20;
-/// How long the reason of an end may take to be known.
+/// The longest wait for the reason of a session's end.
 const REASON: Duration = Duration::from_millis(900);
 
-/// What is said of a server that was there and does not come back.
+/// The prefix of the reason when a server that has ended cannot be restarted.
 const GONE: &str = "the server is gone, and could not be started again: ";
 
-/// One server.
+/// One server, kept connected until it is closed.
 pub(crate) struct Supervisor {
     pub(crate) name: Name,
     pub(crate) server: ServerConfig,
     pub(crate) overflow: Arc<Overflow>,
     catalogue: Mutex<Catalogue>,
     state: watch::Sender<State>,
-    /// Told whenever the tools are others.
+    /// Notified whenever the tools change.
     revised: watch::Sender<()>,
     closing: CancellationToken,
 }
 
-/// Whether a server is there.
+/// The state of a server.
 #[derive(Clone)]
 enum State {
     Up(SessionHandle),
-    /// It is not, and so many attempts to start it again have failed.
+    /// The server is not connected, and this many attempts to restart it have failed.
     Down {
         reason: Arc<str>,
         attempts: u64,
     },
-    /// It will not be again.
+    /// The server is closed and will not be restarted.
     Closed,
 }
 
 impl Supervisor {
-    /// Connects for the first time. Without a connection the server is not there, and is started again like one that has
-    /// ended.
+    /// Connects for the first time. If that fails, the server is restarted like one that has ended.
     pub(crate) async fn open(
         name: Name,
         server: ServerConfig,
@@ -91,7 +89,7 @@ impl Supervisor {
         (Arc::new(link), live)
     }
 
-    /// Starts the server whenever it is not there, until the link is closed.
+    /// Restarts the server whenever it is not connected, until the supervisor is closed.
     pub(crate) async fn supervise(self: Arc<Self>, live: Option<Session>) {
         let mut pause = FIRST_PAUSE;
         let mut live = match live {
@@ -121,7 +119,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts the server; `before` says what happened before, if that fails.
+    /// Restarts the server. `before` begins the reason that is recorded for each failed attempt.
     async fn reconnect(&self, before: &str, pause: &mut Duration) -> Session {
         for attempts in 1.. {
             tokio::time::sleep(*pause).await;
@@ -143,7 +141,7 @@ impl Supervisor {
         std::future::pending().await
     }
 
-    /// Takes over what the server lists, and logs what is refused of it.
+    /// Updates the catalogue from the server's list, and logs the refused tools.
     fn relist(&self, listed: &[Value]) {
         let refused = || self.catalogue().refused().map(|refused| refused.of(&self.name)).collect::<Vec<_>>();
         let before = refused();
@@ -151,7 +149,7 @@ impl Supervisor {
         warnings(&before, &refused()).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
-    /// Changes what is known of the tools, and tells.
+    /// Changes the catalogue, and notifies the runtimes.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalogue) -> T) -> T {
         let changed = change(&mut self.catalogue());
         self.revised.send_replace(());
@@ -162,13 +160,13 @@ impl Supervisor {
         self.catalogue.lock()
     }
 
-    /// The connection. While there is none it waits for the next attempt to start the server, and fails if that does.
+    /// The session. Without one, waits for the next attempt to restart the server, and fails if the attempt fails.
     pub(crate) async fn session(&self) -> Result<SessionHandle, Arc<str>> {
         let (mut state, mut failed_before) = (self.state.subscribe(), None);
         loop {
             match &*state.borrow_and_update() {
                 State::Up(session) if !session.ended.is_cancelled() => return Ok(session.clone()),
-                // It is about to be told why it ended.
+                // The session has ended, and the reason is about to be recorded.
                 State::Up(_) => {}
                 State::Down { reason, attempts } if attempts > failed_before.get_or_insert(*attempts) => {
                     return Err(Arc::clone(reason));
@@ -182,7 +180,7 @@ impl Supervisor {
         }
     }
 
-    /// Why the server is not there, if it is not.
+    /// The reason why the server is unavailable; `None` if it is available or closed.
     pub(crate) fn absence(&self) -> Option<Arc<str>> {
         match &*self.state.borrow() {
             State::Down { reason, .. } => Some(Arc::clone(reason)),
@@ -190,7 +188,7 @@ impl Supervisor {
         }
     }
 
-    /// Why a connection that has ended did so.
+    /// The reason for the end of a session that has ended.
     pub(crate) async fn why_ended(&self) -> Arc<str> {
         let mut state = self.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, State::Up(session) if session.ended.is_cancelled()));
@@ -201,7 +199,7 @@ impl Supervisor {
         }
     }
 
-    /// Says that nothing will come any more.
+    /// Closes the supervisor for good.
     pub(crate) fn close(&self) {
         self.closing.cancel();
         self.state.send_replace(State::Closed);
@@ -214,8 +212,8 @@ impl fmt::Debug for Supervisor {
     }
 }
 
-/// What the log is told of refused tools, in the order of their servers: of a server nothing if they are those that were
-/// refused before, and not of too many.
+/// The warnings for refused tools, in the order of their servers. A server whose refused tools have not changed gets
+/// none, and the number of warnings is limited.
 pub(crate) fn warnings(before: &[RefusedTool], now: &[RefusedTool]) -> Vec<String> {
     let mut warnings = Vec::new();
     for now in now.chunk_by(|one, next| one.server == next.server) {

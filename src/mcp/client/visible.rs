@@ -1,4 +1,4 @@
-//! Texts without what a model reads and a person does not see. Pure.
+//! Texts without characters that a model reads and a person cannot see. Pure.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,16 @@ use icu_properties::props::{BinaryProperty, DefaultIgnorableCodePoint, Emoji, Ex
 
 const JOINER: char = '\u{200d}';
 const NON_JOINER: char = '\u{200c}';
-/// Choose between the two looks of a symbol.
+/// The variation selectors, which choose between the two forms of a symbol.
 const AS_TEXT: char = '\u{fe0e}';
 const AS_EMOJI: char = '\u{fe0f}';
 
-/// The text without controls (a carriage return stays before a line feed), without what Unicode calls
-/// [ignorable](https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point) (zero width, direction, tags, fillers,
-/// selectors), and without blanks that are no spaces. What is among these and does show stays: the parts of an emoji, and
-/// joiners between letters of scripts that need them.
+/// The text without invisible characters.
+///
+/// Removed are controls (a carriage return stays before a line feed), the characters that Unicode calls
+/// [ignorable](https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point) (zero width, direction, tags,
+/// fillers, selectors), and blanks other than spaces. Those of them with a visible effect stay: the parts of an emoji,
+/// and joiners between letters of scripts that need them.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -33,7 +35,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// The first characters of a text; `…` stands for the others.
+/// The first `most` characters of a text; `…` replaces the rest.
 pub(crate) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -41,7 +43,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// A server's own words in an error: short, with nothing in them that cannot be seen.
+/// A server's own words for an error: shortened, without invisible characters.
 pub(crate) fn quoted(text: &str) -> String {
     short(&visible(text), MAX_QUOTED)
 }
@@ -49,7 +51,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// The longest text of a server in an error, in characters.
 const MAX_QUOTED: usize = 4_000;
 
-/// The first character that [`visible`] takes out of a text.
+/// The first character that [`visible`] removes from a text.
 pub(crate) fn hidden(text: &str) -> Option<char> {
     let seen = visible(text);
     let mut seen = seen.chars();
@@ -63,7 +65,7 @@ fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2800}' | '\u{fff9}'..='\u{fffb}') || has::<DefaultIgnorableCodePoint>(c)
 }
 
-/// Whether a hidden character is seen by what it does to those beside it.
+/// Returns whether a hidden character has a visible effect on its neighbours.
 fn shows_between(before: char, c: char, after: Option<char>) -> bool {
     let is_emoji = |c: char| !c.is_ascii() && has::<Emoji>(c) || c == AS_EMOJI;
     match c {
@@ -74,8 +76,8 @@ fn shows_between(before: char, c: char, after: Option<char>) -> bool {
     }
 }
 
-/// Whether it is of a script whose letters change by what they are joined with: those from Arabic to Myanmar, Khmer and
-/// Mongolian, see [RFC 5892, appendix A](https://www.rfc-editor.org/rfc/rfc5892#appendix-A).
+/// Returns whether the character is of a script whose letters change when they are joined: those from Arabic to
+/// Myanmar, Khmer and Mongolian, see [RFC 5892, appendix A](https://www.rfc-editor.org/rfc/rfc5892#appendix-A).
 fn joins(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{109f}' | '\u{1780}'..='\u{18af}') && !is_hidden(c)
 }

@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use crate::content::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::error::CallError;
 
-/// The text, then the attachments in their order; or what went wrong, as an error that the host's model reads.
+/// The text, then the attachments in their order; or the error, which the host's model reads.
 pub(super) fn result(answer: Result<Content, CallError>) -> CallToolResult {
     match answer {
         Ok(content) => CallToolResult::success(blocks(&content)),
@@ -15,7 +15,7 @@ pub(super) fn result(answer: Result<Content, CallError>) -> CallToolResult {
     }
 }
 
-/// A failure that the host's model reads.
+/// An error that the host's model reads.
 pub(super) fn failure(text: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
@@ -42,7 +42,7 @@ fn block(place: usize, attachment: &Attachment) -> ContentBlock {
     }
 }
 
-/// Text as text, where it is text; anything else as it is. Its address is its name: it cannot be read again.
+/// A text document as text, any other one as bytes. Its URI is made from its name: it cannot be read again.
 fn document(name: &str, media_type: &str, base64: &str) -> ResourceContents {
     let uri = format!("attachment:{}", escaped(name));
     let is_text = media_type.starts_with("text/") || media_type.starts_with("application/json");
@@ -54,7 +54,7 @@ fn document(name: &str, media_type: &str, base64: &str) -> ResourceContents {
     contents.with_mime_type(media_type)
 }
 
-/// The name as a part of an address ([RFC 3986, section 2.1](https://www.rfc-editor.org/rfc/rfc3986#section-2.1)).
+/// The name, escaped for a URI ([RFC 3986, section 2.1](https://www.rfc-editor.org/rfc/rfc3986#section-2.1)).
 fn escaped(name: &str) -> String {
     name.bytes()
         .map(|byte| match byte {

@@ -1,6 +1,6 @@
-//! The line to a host: a transport that lets the calls made over it know when it is cut.
+//! A transport to a host that tells the calls made over it when it is closed.
 //!
-//! The SDK goes on for some seconds with what was asked over a line that has ended; nobody would read the answers.
+//! The SDK goes on for some seconds with requests of a connection that has ended; their results would not be read.
 
 use rmcp::RoleServer;
 use rmcp::model::{Extensions, GetExtensions as _, JsonRpcMessage};
@@ -15,13 +15,13 @@ pub(super) struct ClosableTransport<T> {
     _ends_when_dropped: DropGuard,
 }
 
-/// The end of the line that a message came over.
+/// The end of the connection that a message came from.
 #[derive(Clone)]
 pub(super) struct Closed(CancellationToken);
 
 impl Closed {
-    /// Waits for the end of the line that the message with these extensions came over. Never ends for one that came by
-    /// itself, without a line.
+    /// Waits for the end of the connection that the message with these extensions came from. It never completes for a
+    /// message without a [`ClosableTransport`].
     pub(super) async fn of(extensions: &Extensions) {
         match extensions.get::<Self>() {
             Some(Self(end)) => end.cancelled().await,

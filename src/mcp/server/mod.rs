@@ -393,7 +393,7 @@ pub enum ServeError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// The address can be reached from other machines, so that anyone who reaches it could call the agents.
+    /// The address can be reached from other machines, and there is no bearer token.
     #[error(
         "address `{address}` can be reached from other machines; set a `bearer_token`, or bind a loopback address such as `127.0.0.1:8931`"
     )]

@@ -1,18 +1,18 @@
-//! Names of tools for names of agents. Pure.
+//! Tool names for the names of agents. Pure.
 
 use std::collections::HashSet;
 
 use crate::name::Name;
 
-/// The longest name that a tool may have, in bytes.
+/// The longest name of a tool, in bytes.
 const MAX_LENGTH: usize = 64;
 
-/// A tool's name for each of the names, in their order, each different from the others.
+/// A unique tool name for each of the names, in their order.
 ///
-/// A name that is `[a-zA-Z0-9_-]{1,64}` stays what it is. Of any other the letters, digits, `_` and `-` of ASCII are
-/// kept, what is between them becomes one `_`, and `-` and eight hexadecimal digits that follow from the whole name
-/// come behind it; where nothing is kept it is `agent-` and the digits. A name so made does not depend on who else
-/// there is, unless it is taken.
+/// A name that matches `[a-zA-Z0-9_-]{1,64}` stays unchanged. Of any other name, the ASCII letters and digits, `_` and
+/// `-` are kept, the characters between them become one `_`, and `-` with eight hexadecimal digits that depend on the
+/// whole name is appended; if nothing is kept, the name is `agent-` and the digits. Such a name does not depend on the
+/// other names, unless it is taken.
 pub(super) fn tool_names<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> Vec<String> {
     let mut taken: HashSet<String> =
         names.clone().filter(|name| is_fit(name)).map(|name| name.as_ref().to_owned()).collect();
@@ -27,7 +27,7 @@ pub(super) fn tool_names<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> V
         .collect()
 }
 
-/// Whether it can be a tool's name as it is.
+/// Returns whether a name can be a tool's name unchanged.
 pub(super) fn is_fit(name: &str) -> bool {
     (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(is_kept)
 }
@@ -48,7 +48,7 @@ fn made_of(name: &str, attempt: u32) -> String {
     let kept = kept.trim_matches('_');
     let readable = if kept.is_empty() { "agent" } else { kept };
     let digits = digest(name, attempt);
-    // All of it is ASCII.
+    // The text is all ASCII.
     format!("{}-{digits:08x}", &readable[..readable.len().min(MAX_LENGTH - 9)])
 }
 

@@ -1,8 +1,8 @@
-//! The sessions of hosts over HTTP: at most so many, none that its host has abandoned, and in none two requests of one id
-//! at once.
+//! The sessions of hosts over HTTP. Their number is limited, abandoned sessions are closed, and no session has two open
+//! requests with the same id.
 //!
-//! A session is in use while a request of it is answered or its host listens; the SDK's own idle time would end it
-//! in the middle of a call of which nothing is told.
+//! A session is in use while one of its requests is open or its host reads an event stream. The SDK's own idle timeout
+//! is not used, because it would end a session during a call without progress notifications.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
@@ -29,27 +29,27 @@ pub(super) struct Sessions {
     patience: Duration,
 }
 
-/// How each open session is used.
+/// The activity of each open session.
 type Activities = Arc<Mutex<HashMap<SessionId, Activity>>>;
 
 struct Activity {
-    /// How many streams of it are open.
+    /// The number of its open streams.
     streams: usize,
-    /// When it was last used, if no stream is open.
+    /// The time of its last use.
     last: Instant,
     /// The requests that are answered on these streams.
     requests: HashSet<RequestId>,
 }
 
 impl Sessions {
-    /// At most `most` sessions, each closed when it has not been used for `patience`.
+    /// Allows at most `most` sessions, and closes each when it has been idle for `patience`.
     pub(super) fn new(most: usize, patience: Duration) -> Self {
         let mut open = LocalSessionManager::default();
         open.session_config.keep_alive = None;
         Self { open, uses: Activities::default(), most, patience }
     }
 
-    /// Closes sessions that are abandoned, for as long as it is awaited.
+    /// Closes abandoned sessions; runs until the future is dropped.
     pub(super) async fn close_abandoned(&self) {
         loop {
             sleep(self.patience / 4).await;
@@ -63,7 +63,7 @@ impl Sessions {
         }
     }
 
-    /// Marks the session as used until the value is dropped.
+    /// Marks the session as used until the guard is dropped.
     fn using(&self, id: &SessionId) -> ActivityGuard {
         change(&self.uses, id, |usage| usage.streams += 1);
         ActivityGuard { id: id.clone(), uses: Arc::clone(&self.uses), request: None }
@@ -77,7 +77,7 @@ struct ActivityGuard {
 }
 
 impl ActivityGuard {
-    /// The same for a request. `None` if another of that id is not answered yet: the SDK would forget that.
+    /// Marks a request as open, too. `None` if another one with that id is open: the SDK would forget that one.
     fn answering(mut self, request: &RequestId) -> Option<Self> {
         let mut is_new = true;
         change(&self.uses, &self.id, |usage| is_new = usage.requests.insert(request.clone()));
@@ -85,7 +85,7 @@ impl ActivityGuard {
         is_new.then_some(self)
     }
 
-    /// The stream, with the session in use while it is read.
+    /// Wraps a stream, so that the session is in use while the stream exists.
     fn during<S>(self, stream: S) -> Guarded<S> {
         Guarded { stream, _guard: self }
     }
@@ -124,7 +124,7 @@ fn change(uses: &Activities, id: &SessionId, change: impl FnOnce(&mut Activity))
     }
 }
 
-/// Why a session could not be used.
+/// The reason why a session could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error("there are {0} sessions already, which is the most that this server keeps")]

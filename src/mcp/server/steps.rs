@@ -1,4 +1,4 @@
-//! A call's steps in words, for whoever waits for it. Pure.
+//! The text of progress notifications: the steps of a call in words. Pure.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::event::{Event, EventKind};
 use crate::message::Return;
 use crate::name::Name;
 
-/// Puts the events of one call and all below it into words. It remembers who serves which call.
+/// Describes the events of one call and of all calls below it. It remembers the agent that serves each call.
 #[derive(Default)]
 pub(super) struct ProgressText {
     callees: HashMap<CallId, Name>,
 }
 
 impl ProgressText {
-    /// What the event is, in a few words without what was said; `None` for one that is no step.
+    /// A short description of the event, without message texts; `None` if the event is not a step.
     pub(super) fn words(&mut self, event: &Event) -> Option<String> {
         if let EventKind::Forward { forward } = &event.kind {
             self.callees.insert(event.call_id, Name::clone(&forward.receiver));

@@ -1,9 +1,11 @@
-//! A server as a process of ours, with all that it starts.
+//! A server as a child process, with all processes that it starts.
 //!
 //! It ends as the [protocol] says: its input is closed, then it gets SIGTERM, then SIGKILL. The signals are sent to its
-//! process group. What it starts in a group of its own gets none: the server has the time to end that itself.
+//! process group. Processes that it starts in a group of their own get none: the server has the time to end them
+//! itself.
 //!
-//! The child of the SDK signals no group, kills at once when it is dropped, and does not tell that or how it exited.
+//! The SDK's child process is not used, because it signals no group, kills at once when it is dropped, and does not
+//! report that or the exit status.
 //!
 //! [protocol]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
 
@@ -31,7 +33,7 @@ use crate::mcp::client::redaction::Redaction;
 use crate::mcp::transport::line_decoder::{Line, LineDecoder};
 use crate::name::Name;
 
-/// Of our environment, what programs need to run at all.
+/// The environment variables of this process that a server gets, because most programs need them.
 const INHERITED: [&str; 25] = [
     "PATH",
     "HOME",
@@ -59,30 +61,30 @@ const INHERITED: [&str; 25] = [
     "COMSPEC",
     "PROGRAMFILES",
 ];
-/// How many of the last lines on its standard error are kept, and how much of each.
+/// The number of last lines of its standard error that are kept, and the most characters of each.
 const LAST_LINES: usize = 5;
 const MAX_LINE: usize = 400;
-/// How long a process whose output has ended may take to exit by itself, and then to say its last words.
+/// The longest wait for a process to exit after its output has ended, and then for its last output.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long a process may take to end once its input is closed, and how long after SIGTERM.
+/// The longest wait for a process to end after its input is closed, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often a group is looked at that is to end.
+/// The interval of the checks if a process group has ended.
 #[cfg(unix)]
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running process. Dropped, it is ended in the background.
+/// A running process. Dropping it ends the process in the background.
 pub(crate) struct Child {
     group: Option<Group>,
     said: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Child {
-    /// Starts the command; gives its standard streams.
+    /// Starts the command, and returns its standard streams.
     pub(crate) fn start(server: &Name, command: &Command) -> Result<(Self, ChildStdin, ChildStdout), String> {
         Self::spawn(server, command).map_err(|error| {
             let program = command.program.display();
             match command.folder.as_ref().filter(|folder| !folder.is_dir()) {
-                // The system says the same as where there is no such program.
+                // The system reports the same error as for a missing program.
                 Some(folder) => format!("could not start {program}: there is no folder {}", folder.display()),
                 None => format!("could not start {program}: {error}"),
             }
@@ -114,14 +116,14 @@ impl Child {
         Ok((Self { group: Some(Group::new(process, listening)), said }, input, output))
     }
 
-    /// Waits until the process exits; what it has started may live on.
+    /// Waits until the process exits; processes that it has started may still run.
     pub(crate) async fn exited(&mut self) {
         if let Some(group) = &mut self.group {
             group.exited().await;
         }
     }
 
-    /// Ends the process, whose input is closed, with its group, and waits until it has.
+    /// Ends the process, whose input is closed, with its group, and waits until they have ended.
     pub(crate) async fn close(mut self) {
         if let Some(group) = &mut self.group {
             group.end().await;
@@ -129,7 +131,8 @@ impl Child {
         self.group = None;
     }
 
-    /// Says how the process ended and what it said last. What still lives is sent SIGTERM, and ended in the background.
+    /// Returns the exit status and the last output. Processes that still run are sent SIGTERM, and ended in the
+    /// background.
     pub(crate) async fn end(mut self) -> String {
         let Some(group) = &mut self.group else { return "it ended".to_owned() };
         let how = match timeout(PATIENCE, group.process.inner_mut().wait()).await {
@@ -138,7 +141,7 @@ impl Child {
             Err(_) => "it was still running".to_owned(),
         };
         group.terminate();
-        // With the group gone the stream ends, and all that was said has been heard.
+        // When the group has ended, the stream ends, and all output has been read.
         let _ = timeout(PATIENCE, &mut group.listening).await;
         let said = self.said.lock();
         if said.is_empty() {
@@ -150,20 +153,20 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Where there is no runtime, or one that shuts down, the group is dropped at once.
+        // Without a runtime, or when it shuts down, the group is dropped at once.
         if let (Some(mut group), Ok(runtime)) = (self.group.take(), Handle::try_current()) {
             runtime.spawn(async move { group.end().await });
         }
     }
 }
 
-/// A process with its group. Dropped, what is left of it is killed.
+/// A process with its group. Dropping it kills the processes that are left.
 struct Group {
     process: Box<dyn ChildWrapper>,
     #[cfg(unix)]
     id: Option<Pid>,
     is_told: bool,
-    /// A process whose words are not heard to the end may fail at its end.
+    /// Kept until the end: a process whose standard error is not read may fail when it exits.
     listening: AbortOnDropHandle<()>,
 }
 
@@ -185,7 +188,8 @@ impl Group {
         }
     }
 
-    /// Gives it time to see the end of its input, unless it was sent SIGTERM before, and then time to heed that.
+    /// Waits for the process to exit after the end of its input, unless SIGTERM was sent before; then sends SIGTERM,
+    /// and at last SIGKILL.
     async fn end(&mut self) {
         if !self.is_told {
             let _ = timeout(GRACE, self.exited()).await;
@@ -197,7 +201,7 @@ impl Group {
         }
     }
 
-    /// Sends SIGTERM, where there is such a thing. It fails where the group is gone already.
+    /// Sends SIGTERM, on systems that have it. It fails if the group has ended already.
     fn terminate(&mut self) {
         self.is_told = true;
         #[cfg(unix)]
@@ -206,14 +210,14 @@ impl Group {
         }
     }
 
-    /// Sends SIGKILL. It fails where the group is gone already.
+    /// Sends SIGKILL. It fails if the group has ended already.
     fn kill(&mut self) {
         if let Err(error) = self.process.start_kill() {
             tracing::trace!(%error, "no process of an MCP server is left to kill");
         }
     }
 
-    /// Waits until nothing of the group is left.
+    /// Waits until no process of the group is left.
     async fn gone(&mut self) {
         self.exited().await;
         #[cfg(unix)]
@@ -229,7 +233,7 @@ impl Drop for Group {
     }
 }
 
-/// Passes what a server says on its standard error to the log, and keeps the last of it, both without secrets.
+/// Logs a server's standard error, and keeps its last lines, both without secrets.
 async fn listen(
     server: Name,
     redaction: Redaction,

@@ -1,24 +1,24 @@
-//! A server's output, cut into lines of JSON. Pure: bytes in, lines out.
+//! A decoder that splits a server's output into lines of JSON. Pure: bytes in, lines out.
 //!
-//! A line is never kept beyond its limit, and never nested deeper than a parser that recurses can take.
+//! The length of a line is limited, and its nesting is limited to the depth that a recursive parser can handle.
 
 use std::collections::VecDeque;
 
 use memchr::memchr;
 use serde_json::{Map, Value};
 
-/// How much is kept of either end of a line that is too long, to find out what it answered.
+/// The number of bytes that are kept from each end of a line that is too long, to find the request that it answers.
 const EDGE: usize = 256;
 
-/// Cuts bytes into lines.
+/// Splits bytes into lines.
 pub(crate) struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
-    /// Set while a line that is too long goes by.
+    /// Set while a line that is too long is discarded.
     passing: Option<Discarding>,
 }
 
-/// A line that is too long.
+/// A line that is too long and is being discarded.
 struct Discarding {
     length: usize,
     head: Vec<u8>,
@@ -29,10 +29,10 @@ struct Discarding {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Whole(Vec<u8>),
-    /// It was longer than the limit, and is gone.
+    /// A line that was longer than the limit, and was discarded.
     TooLong {
         length: usize,
-        /// The request that it answered, as far as its ends tell.
+        /// The request that it answers, if its two ends show that.
         answered: Option<i64>,
     },
 }
@@ -42,7 +42,7 @@ impl LineDecoder {
         Self { limit, line: Vec::new(), passing: None }
     }
 
-    /// Takes bytes up to the end of a line; gives what is left of them and the line, if it is whole.
+    /// Reads bytes up to the end of a line. Returns the remaining bytes, and the line if it is complete.
     pub(crate) fn take<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], Option<Line>) {
         let end = memchr(b'\n', bytes);
         let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
@@ -53,7 +53,7 @@ impl LineDecoder {
         }
     }
 
-    /// What there is of a line that was not ended, once nothing more comes.
+    /// The last line if it has no end, once the output has ended.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         (!self.line.is_empty() || self.passing.is_some()).then(|| self.end())
     }
@@ -100,7 +100,7 @@ impl Discarding {
     }
 
     /// The `id` of a response whose first or last members are `jsonrpc` and `id`. It is never that of an inner object:
-    /// what precedes the line's last brace belongs to the outermost one, as does what follows its first.
+    /// the text before the line's last brace belongs to the outermost object, as does the text after its first brace.
     fn answered(&self) -> Option<i64> {
         let compact = |bytes: &mut dyn Iterator<Item = u8>| {
             let kept: Vec<u8> = bytes.filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -119,30 +119,30 @@ impl Discarding {
     }
 }
 
-/// How a message begins that begins with its version.
+/// The beginning of a message that starts with its version.
 const VERSION: &str = "\"jsonrpc\":\"2.0\",";
 
-/// An id of ours as it is written, as a number or as a text.
+/// An id of this client, written as a number or as a text.
 fn id(written: &str) -> Option<i64> {
     written.strip_prefix('"').and_then(|written| written.strip_suffix('"')).unwrap_or(written).parse().ok()
 }
 
-/// The request that a message answers which is no message as it should be; nothing if it is no answer.
+/// The request that an invalid message answers; `None` if the message is not a response.
 pub(crate) fn answered(json: &[u8]) -> Option<i64> {
     let Ok(message) = serde_json::from_slice::<Map<String, Value>>(json) else {
         let mut line = Discarding::default();
         line.extend(json);
         return line.answered();
     };
-    // What is logged may have an id as well.
+    // A logged object may have an id as well.
     let is_known = |name: &String| ["jsonrpc", "id", "result", "error"].contains(&name.as_str());
     let is_answer = message.contains_key("jsonrpc") || message.keys().all(is_known);
     let number = message.get("id").filter(|_| is_answer && !message.contains_key("method"))?;
     number.as_i64().or_else(|| id(number.as_str()?))
 }
 
-/// The same JSON with U+FFFD in place of bytes that are no UTF-8 and of halves of characters (`\ud83c`), which programs write
-/// that cut texts; nothing if there are none.
+/// The same JSON with U+FFFD in place of invalid UTF-8 and of unpaired surrogates (`\ud83c`), which programs write that
+/// cut texts; `None` if there are none.
 pub(crate) fn repaired(json: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(json);
     let (mut kept, mut rest) = (String::new(), &*text);
@@ -164,14 +164,14 @@ pub(crate) fn repaired(json: &[u8]) -> Option<Vec<u8>> {
     (kept.as_bytes() != json).then(|| kept.into_bytes())
 }
 
-/// The number of a `\uXXXX` with which a text begins.
+/// The code unit of a `\uXXXX` at the beginning of a text.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// The same JSON with whatever lies deeper than `limit` levels replaced by a text that says so; nothing if there is
-/// nothing that deep.
+/// The same JSON with every value deeper than `limit` levels replaced by a text that says so; `None` if no value is
+/// that deep.
 pub(crate) fn cut_nesting(json: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut kept = Vec::new();
     let (mut depth, mut is_text, mut is_escaped, mut from) = (0_usize, false, false, 0);

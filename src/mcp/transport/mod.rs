@@ -2,10 +2,10 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `child`, `stdio`, `line_decoder` | a server that is a process: its life, its streams, its lines |
+//! | `child`, `stdio`, `line_decoder` | a server that is a process: its life cycle, its streams, its lines |
 //! | `streamable_http` | a server at an address |
-//! | `redacted` | takes the secrets out of messages, around either of these |
-//! | `tap` | sees messages pass: progress, changes, requests of the server |
+//! | `redacted` | removes the secrets from messages, around either of these |
+//! | `tap` | observes messages: progress, changes, requests of the server |
 
 pub(crate) mod child;
 pub(crate) mod line_decoder;

@@ -1,4 +1,4 @@
-//! A transport whose messages show no secret, neither to those who read them nor to the SDK, which logs them.
+//! A transport whose messages contain no secret, neither for their readers nor for the SDK, which logs them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::mcp::client::output::decode;
 use crate::mcp::client::redaction::Redaction;
 
-/// A transport from whose messages the secrets of a server's configuration are taken: from an error all that the server
-/// was given, from all others its credentials.
+/// A transport that removes the secrets of a server's configuration from messages: all values of the configuration from
+/// an error, the credentials from any other message.
 pub(crate) struct Redacted<T> {
     transport: T,
     redaction: Redaction,
@@ -23,16 +23,16 @@ impl<T> Redacted<T> {
         Self { transport, redaction }
     }
 
-    /// The message without secrets; `None` if it cannot be read then.
+    /// The message without secrets; `None` if the result cannot be parsed.
     fn redact(&self, message: RxJsonRpcMessage<RoleClient>) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_error = matches!(message, JsonRpcMessage::Error(_));
         let redact = |text: &str| match is_error {
             true => self.redaction.of_failure(text).into_owned(),
             false => self.redaction.of_result(text).into_owned(),
         };
-        // Few messages hold a secret, and those that do not are not read twice.
+        // Few messages contain a secret, and the others are not parsed twice.
         let may_hold = |json: &String| {
-            // Controls are escaped, and text may stand in base64.
+            // Control characters are escaped, and text may be in base64.
             redact(json) != *json || ["\\u", "\\b", "\\f", "\"blob\""].iter().any(|sign| json.contains(sign))
         };
         if !self.redaction.hides || !serde_json::to_string(&message).as_ref().is_ok_and(may_hold) {
@@ -47,7 +47,7 @@ impl<T> Redacted<T> {
     }
 }
 
-/// Redacts what a message says: a list of definitions, or anything else.
+/// Redacts the content of a message: a list of definitions, or any other value.
 fn redact_lists(said: &mut Value, redact: &impl Fn(&str) -> String) {
     let Value::Object(members) = said else { return redact_all(said, redact) };
     for (key, value) in members {
@@ -60,8 +60,8 @@ fn redact_lists(said: &mut Value, redact: &impl Fn(&str) -> String) {
     }
 }
 
-/// Redacts the definition of a tool, a prompt or a prompt's argument. Names and schemas stay valid: they are sent back to
-/// the server, and a simple password may be part of one.
+/// Redacts the definition of a tool, a prompt or a prompt's argument. Names and schemas stay valid: they are sent back
+/// to the server, and a simple password may be part of one.
 fn redact_definition(entry: &mut Value, redact: &impl Fn(&str) -> String) {
     for (key, value) in entry.as_object_mut().into_iter().flatten() {
         match (key.as_str(), value) {
@@ -75,7 +75,7 @@ fn redact_definition(entry: &mut Value, redact: &impl Fn(&str) -> String) {
     }
 }
 
-/// Redacts what a schema says, but not the names and values that it allows.
+/// Redacts the descriptive texts of a schema, but not the names and values that it allows.
 fn redact_schema(schema: &mut Value, redact: &impl Fn(&str) -> String) {
     match schema {
         Value::Object(members) => members.iter_mut().for_each(|(key, value)| match (key.as_str(), value) {
@@ -92,7 +92,8 @@ fn redact_schema(schema: &mut Value, redact: &impl Fn(&str) -> String) {
     }
 }
 
-/// Redacts every text and number within a value, names of members too. The SDK has parsed it, so it is not deep.
+/// Redacts every text and number within a value, including the names of members. The SDK has parsed it, so its nesting
+/// is limited.
 fn redact_all(value: &mut Value, redact: &impl Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = redact(text),

@@ -1,12 +1,13 @@
-//! A transport over a process's standard streams, which survives whatever stands on them.
+//! A transport over a process's standard streams that tolerates invalid output.
 //!
-//! Lines that are no messages are skipped, nesting is cut, and what is no text within a message is replaced. What an answer
-//! answers that is too long, or cannot be read, fails.
-//! Messages leave in the order in which they were handed over; a request that is withdrawn before it left, never does.
-//! When this is dropped, the process's input is closed, and its output still read for a while.
+//! Lines that are not messages are skipped, nesting that is too deep is cut, and invalid UTF-8 within a message is
+//! replaced. If a response is too long or cannot be parsed, its request fails. Messages are sent in the order in which
+//! they were queued. A request that is cancelled before it was sent is never sent. When the transport is dropped, the
+//! process's input is closed, and its output is still read for a while.
 //!
-//! The SDK's transport over streams answers every line of JSON that is no message, so that a server that logs what it
-//! receives is flooded; it cannot withdraw what is not sent, and does not end while the server reads nothing.
+//! The SDK's transport over streams is not used, because it answers every line of JSON that is not a message, which
+//! floods a server that logs what it receives; it cannot cancel a message that is not sent yet; and it does not end
+//! while the server reads nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,18 +29,18 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::mcp::transport::line_decoder::{Line, LineDecoder, answered, cut_nesting, repaired};
 use crate::name::Name;
 
-/// The deepest nesting that is parsed. The parser allows 128 levels, of which the message itself takes some.
+/// The deepest nesting that is parsed. The parser allows 128 levels, some of which the message itself needs.
 const MAX_DEPTH: usize = 100;
 const CHUNK: usize = 64 * 1024;
-/// How long the output of a process is read that is to end. It has been killed by then.
+/// The longest time for which the output of an ending process is read. The process has been killed by then.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// What a client speaks to a process through.
+/// The client's side of a process's standard streams.
 pub(crate) struct Stdio {
     server: Name,
     output: Output,
     chunk: Box<[u8]>,
-    /// Which part of the chunk is not read yet.
+    /// The part of the chunk that is not read yet.
     unread: std::ops::Range<usize>,
     lines: LineDecoder,
     outbox: Arc<Outbox>,
@@ -54,7 +55,7 @@ impl Stdio {
         Self { server, output: Output(Some(output)), chunk, unread: 0..0, lines, outbox, _writing: writing }
     }
 
-    /// The next line; nothing once the stream has ended. What was read of it stays if this is dropped.
+    /// The next line; `None` once the stream has ended. Cancel-safe: if the future is dropped, nothing is lost.
     async fn line(&mut self) -> Option<Line> {
         loop {
             if self.unread.is_empty() {
@@ -76,7 +77,7 @@ impl Stdio {
         }
         let read = message(line);
         if let Err(error) = &read {
-            // Its own words show values.
+            // The error's own message shows values.
             let (column, kind) = (error.column(), error.classify());
             tracing::debug!(server = %self.server, column, ?kind, "skipped a line that is no message");
         }
@@ -84,11 +85,12 @@ impl Stdio {
     }
 }
 
-/// Reads a message, cut and mended where it must be. For an answer that cannot be read it gives one that says so.
+/// Parses a message, with deep nesting cut and invalid text replaced if necessary. A response that cannot be parsed is
+/// replaced by an error response.
 ///
 /// # Errors
 ///
-/// When it is neither a message nor an answer to one of ours.
+/// When it is neither a message nor a response to a request of this client.
 pub(crate) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
     let cut = cut_nesting(json, MAX_DEPTH);
     let json = cut.as_deref().unwrap_or(json);
@@ -102,7 +104,7 @@ pub(crate) fn message(json: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, serde
     })
 }
 
-/// An answer that says why there is none.
+/// An error response with this reason.
 fn failure(id: i64, reason: String) -> RxJsonRpcMessage<RoleClient> {
     let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None);
     JsonRpcMessage::error(error, Some(NumberOrString::Number(id)))
@@ -141,7 +143,8 @@ impl Transport<RoleClient> for Stdio {
     }
 }
 
-/// A process's output. Dropped, it is read on, so that a process that says something before it ends does not fail at that.
+/// A process's output. When it is dropped, it is still read for a while, so that a process that writes before it exits
+/// does not fail.
 struct Output(Option<ChildStdout>);
 
 impl Drop for Output {
@@ -152,7 +155,7 @@ impl Drop for Output {
     }
 }
 
-/// Messages that wait to be written, in their order. Only those of requests that somebody waits for are kept.
+/// The messages that wait to be sent, in their order. Cancelled requests are removed.
 #[derive(Default)]
 struct Outbox {
     waiting: Mutex<SendQueue>,
@@ -166,7 +169,7 @@ struct SendQueue {
 }
 
 struct OutgoingMessage {
-    /// If it is a request.
+    /// The id, if the message is a request.
     request: Option<RequestId>,
     line: Vec<u8>,
     sent: oneshot::Sender<io::Result<()>>,
@@ -204,7 +207,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// The next letter; nothing once the outbox is closed.
+    /// The next message; `None` once the outbox is closed.
     async fn next(&self) -> Option<OutgoingMessage> {
         loop {
             {
@@ -221,7 +224,7 @@ impl Outbox {
     }
 }
 
-/// The request that a message withdraws.
+/// The request that a message cancels.
 fn withdrawn(message: &TxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Notification(notification) => match &notification.notification {
@@ -232,7 +235,7 @@ fn withdrawn(message: &TxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
     }
 }
 
-/// Writes what is in the outbox, and closes the process's input when the outbox is closed.
+/// Writes the messages of the outbox, and closes the process's input when the outbox is closed.
 async fn write(mut input: ChildStdin, outbox: Arc<Outbox>) {
     while let Some(letter) = outbox.next().await {
         let written = input.write_all(&letter.line).await;

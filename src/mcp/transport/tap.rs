@@ -1,5 +1,7 @@
-//! Stands between a transport and the SDK, and sees what passes: signs of progress go to the calls that they are of,
-//! in order and before the result; what the server asks of us is answered; the rest that matters becomes a signal.
+//! A wrapper between a transport and the SDK that observes messages.
+//!
+//! Progress goes to the calls that it belongs to, in order and before the result; the server's requests are answered;
+//! other important messages become signals.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,25 +24,25 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::tool::ToolContext;
 use crate::tool_call::Progress;
 
-/// How many answers to what a server asks may wait to be sent. What it asks while they do is not answered.
+/// The most answers to the server's requests that may wait to be sent. Further requests are not answered until then.
 const MAX_ANSWERS: usize = 1_000;
-/// The longest id, in bytes, of what is answered: an answer repeats it.
+/// The longest id, in bytes, of a request that is answered: the answer repeats it.
 const MAX_ID: usize = 1_000;
 
-/// What is noticed of a connection by those through whom its messages go.
+/// The signals about a connection, from its transport.
 #[derive(Clone, Default)]
 pub(crate) struct Signals {
-    /// Nothing more comes.
+    /// No more messages can arrive.
     pub(crate) ended: CancellationToken,
-    /// The tools are others.
+    /// The tools have changed.
     pub(crate) changed: Arc<Notify>,
-    /// The server seems gone.
+    /// The server may be gone.
     pub(crate) maybe_gone: Arc<Notify>,
-    /// The server has refused a message without saying which.
+    /// The server has rejected a message without saying which.
     pub(crate) rejected: Arc<Notify>,
 }
 
-/// A transport that is listened to.
+/// A transport whose messages are observed.
 pub(crate) struct Tap<T: Transport<RoleClient>> {
     transport: T,
     answers: FuturesUnordered<BoxFuture<'static, Result<(), T::Error>>>,
@@ -50,7 +52,7 @@ pub(crate) struct Tap<T: Transport<RoleClient>> {
     _ended: DropGuard,
 }
 
-/// Where the progress of one call goes. A request that has it, weakly, among its extensions is watched.
+/// The receiver of one call's progress. A request with a weak reference to it among its extensions reports to it.
 pub(crate) struct ProgressReceiver {
     pub(crate) context: ToolContext,
     pub(crate) progressed: Notify,
@@ -62,7 +64,7 @@ impl ProgressReceiver {
         Arc::new(Self { context, progressed: Notify::new(), shown: Mutex::default() })
     }
 
-    /// Shows progress, unless it goes backwards.
+    /// Reports progress, unless it goes backwards.
     fn show(&self, sign: ProgressNotificationParam) {
         let mut shown = self.shown.lock();
         if shown.is_some_and(|shown| sign.progress < shown) {
@@ -109,7 +111,7 @@ impl<T: Transport<RoleClient>> Tap<T> {
         }
     }
 
-    /// Takes what is for us; gives back what is for the SDK.
+    /// Handles the messages for this wrapper, and returns those for the SDK.
     fn see_received(&mut self, message: RxJsonRpcMessage<RoleClient>) -> Option<RxJsonRpcMessage<RoleClient>> {
         match message {
             JsonRpcMessage::Notification(mut received) => match received.notification {
@@ -153,7 +155,7 @@ impl<T: Transport<RoleClient>> Tap<T> {
     }
 }
 
-/// A server may ask whether we are there, and for nothing else: no sampling, no questions to the user, no roots.
+/// The answer to a request of the server. Only pings are supported: no sampling, no elicitation, no roots.
 fn answer(request: &ServerRequest) -> Result<ClientResult, ErrorData> {
     match request {
         ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
@@ -179,7 +181,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let message = tokio::select! {
-                // One that cannot be sent is missed by nobody but the server.
+                // A failure to send an answer affects only the server.
                 Some(_) = self.answers.next() => continue,
                 message = self.transport.receive() => message,
             };
@@ -209,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that asks 10,000 times. It takes so many answers.
+    /// A server that sends 10,000 requests and reads only this many answers.
     struct Curious {
         asked: usize,
         taken: usize,

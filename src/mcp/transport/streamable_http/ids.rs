@@ -1,18 +1,18 @@
-//! The ids that a server gives, as the SDK knows them, which logs them.
+//! Replacements for ids of a server that contain a secret, because the SDK logs ids.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// How many ids that hold a secret are known at a time, and how long they may be, in bytes.
+/// The most ids with a secret that are remembered, and the longest such id, in bytes.
 const MAX_ENTRIES: usize = 1_000;
 const MAX_LENGTH: usize = 1_000;
 
-/// Ids that hold a secret, each with the one that stands for it.
+/// Ids that contain a secret, each with its replacement.
 #[derive(Default)]
 pub(super) struct Ids(Mutex<VecDeque<[String; 2]>>);
 
 impl Ids {
-    /// What the SDK is told: the id, or if it holds a secret one that stands for it. Nothing if that is too long.
+    /// The id for the SDK: unchanged, or replaced if it contains a secret. `None` if such an id is too long.
     pub(super) fn shown(&self, id: String, is_secret: impl Fn(&str) -> bool) -> Option<String> {
         if !is_secret(&id) {
             return Some(id);
@@ -32,7 +32,7 @@ impl Ids {
         Some(shown)
     }
 
-    /// What the server is told.
+    /// The id for the server.
     pub(super) fn sent(&self, shown: &str) -> String {
         let known = self.0.lock();
         let secret = known.iter().find(|[_, known]| known == shown);

@@ -1,7 +1,8 @@
-//! The transport to a server behind an address.
+//! The transport to a server at an address.
 //!
-//! The SDK, which logs, learns no address and no error that shows one: it is given a client that knows where to go. That
-//! client shows it no id that holds a secret either, and of event streams only messages that it can read.
+//! The SDK logs, so it never gets the address or an error that shows it: it uses a client that knows the address. That
+//! client also hides ids that contain a secret, and passes on only those messages of event streams that the SDK can
+//! read.
 
 mod ids;
 mod muted;
@@ -35,12 +36,12 @@ use crate::redirects::same_origin_only;
 use ids::Ids;
 use muted::Muted;
 
-/// How many requests are sent at once.
+/// The maximum number of concurrent POST requests.
 const MAX_POSTS: usize = 256;
-/// The least pause before a stream is opened again, whatever the server asks for.
+/// The shortest pause before a stream is reopened, even if the server asks for a shorter one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The transport. `maybe_gone` is told when the server seems gone.
+/// Creates the transport. It notifies `maybe_gone` when the server may be gone.
 pub(crate) fn transport(
     address: &Address,
     longest: usize,
@@ -59,7 +60,7 @@ pub(crate) fn transport(
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.shown())
         .max_concurrent_requests(MAX_POSTS)
         .max_sse_event_size(longest)
-        // What is pending in a session that is gone fails at once, and a new one begins.
+        // Requests in a session that has expired fail at once, and a new session begins.
         .reinit_on_expired_session(false)
         .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect());
     config.auth_header = address.bearer.clone();
@@ -67,7 +68,7 @@ pub(crate) fn transport(
     Ok(StreamableHttpClientTransport::with_client(Client::new(address)?, config))
 }
 
-/// Why a value cannot be sent, which is not shown.
+/// The error for a value that cannot be sent. It does not show the value.
 fn unfit(value: &str) -> String {
     format!("{value} cannot be sent, because it has a character that no header may have, such as the end of a line")
 }
@@ -87,7 +88,7 @@ struct Client {
 impl Client {
     fn new(address: &Address) -> Result<Self, String> {
         let http = reqwest::Client::builder()
-            // The SDK does not read every answer to its end, and a connection that waits for that is slower than a new one.
+            // The SDK does not read every response to its end, and waiting for that is slower than a new connection.
             .pool_max_idle_per_host(0)
             .redirect(same_origin_only())
             .build()
@@ -104,7 +105,7 @@ impl Client {
         })
     }
 
-    /// An answer as the SDK sees it.
+    /// A response as the SDK sees it.
     fn seen(&self, answer: StreamableHttpPostResponse, is_first: bool) -> StreamableHttpPostResponse {
         use StreamableHttpPostResponse as P;
         let shown = |session: Option<String>| self.sessions.shown(session?, |id| self.is_secret(id));
@@ -158,7 +159,7 @@ impl Client {
     }
 }
 
-/// Why a request could not be sent, or its answer not be read.
+/// The error of a request that could not be sent, or whose response could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{said}")]
 struct Failed {
@@ -240,14 +241,14 @@ impl StreamableHttpClient for Client {
     }
 }
 
-/// Whether a message begins a connection.
+/// Returns whether a message is the first of a session.
 fn is_first(message: &ClientJsonRpcMessage) -> bool {
     use ClientRequest as R;
     matches!(message, JsonRpcMessage::Request(sent) if matches!(sent.request, R::InitializeRequest(_) | R::DiscoverRequest(_)))
 }
 
-/// The data of an event as the SDK can read it. Before a connection has begun it logs what is no answer, and drops it: that
-/// is left out here, like what nobody can read.
+/// The data of an event, if the SDK can read it. Before a session has begun, the SDK logs and drops each message that
+/// is not a response, so these are removed here, like those that cannot be parsed.
 fn readable(data: String, is_first: bool) -> Option<String> {
     let (message, data) = match serde_json::from_str::<ServerJsonRpcMessage>(&data) {
         Ok(message) => (message, data),
@@ -261,8 +262,8 @@ fn readable(data: String, is_first: bool) -> Option<String> {
     (is_answer || !is_first).then_some(data)
 }
 
-/// How long after [`PAUSE`] a stream that has broken off is resumed: soon; and if that fails, the server is asked whether it
-/// is there.
+/// The pauses before a broken stream is resumed, each after [`PAUSE`]: none at first; after a failure, increasing ones,
+/// and `maybe_gone` is notified.
 #[derive(Debug)]
 struct Resume {
     maybe_gone: Arc<Notify>,
@@ -278,7 +279,7 @@ impl SseRetryPolicy for Resume {
     }
 }
 
-/// Whether an error in sending means that no server was reached, so that nothing was sent.
+/// Returns whether a send error means that no server was reached, so that nothing was sent.
 pub(crate) fn is_unreached(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<StreamableHttpError<Failed>>() {
         Some(StreamableHttpError::Client(error)) => matches!(

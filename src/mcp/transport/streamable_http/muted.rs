@@ -1,4 +1,4 @@
-//! What is logged, without what the SDK's HTTP client logs: that shows what servers send, and it may be a secret.
+//! Logging without the SDK's HTTP client, which logs messages of servers that may contain secrets.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,19 +9,19 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, NoSubscriber};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Where the SDK's HTTP client logs.
+/// The log target of the SDK's HTTP client.
 const CLIENT: &str = "rmcp::transport::common::reqwest";
 
-/// The subscriber that there is, which hears all but that client.
+/// The current subscriber, without the events of that client.
 #[derive(Clone, Default)]
 pub(super) struct Muted(Arc<OnceLock<Dispatch>>);
 
 impl Muted {
-    /// Awaits a future in which the client is not heard.
+    /// Awaits a future without the events of the client.
     pub(super) async fn mute<F: Future>(&self, sending: F) -> F::Output {
         let default = get_default(Dispatch::clone);
         if default.is::<NoSubscriber>() {
-            // With any subscriber tracing would pass nothing on to `log` any more.
+            // With any subscriber set, tracing would not pass events on to `log` any more.
             return sending.await;
         }
         let muted = self.0.get_or_init(|| Dispatch::new(Passing(default)));
@@ -29,7 +29,7 @@ impl Muted {
     }
 }
 
-/// Passes all on but what is to be muted.
+/// A subscriber that passes on everything else.
 struct Passing(Dispatch);
 
 fn is_muted(metadata: &Metadata<'_>) -> bool {
