@@ -1,4 +1,4 @@
-//! An agent: who it is, and which model speaks for it. A value; it does nothing by itself.
+//! The description of an agent: its name, its instructions and its model. A value; it does nothing by itself.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::name::Name;
 
-/// An agent, described. Every agent has the same interface, and any may call any.
+/// The description of an agent. All agents have the same interface, and any agent can call any agent.
 ///
 /// ```
 /// use agentouto::{Agent, Effort};
@@ -21,11 +21,11 @@ use crate::name::Name;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Agent {
-    /// What others call it by.
+    /// The name by which it is called.
     pub name: Name,
-    /// What it is told to do, the second sentence of its system prompt.
+    /// The agent's instructions: the second sentence of its system prompt.
     pub instructions: Arc<str>,
-    /// What the others are told that it does. Default: its `instructions`.
+    /// The description of this agent that other agents read. Default: its `instructions`.
     pub role: Option<Arc<str>>,
     /// The model's name, as its provider spells it. Default: empty, for providers that serve one model.
     pub model: Arc<str>,
@@ -33,12 +33,13 @@ pub struct Agent {
     pub provider: Option<Name>,
     /// The sampling temperature. Default: the provider's. Not sent while the agent reasons.
     pub temperature: Option<f64>,
-    /// The most tokens that one reply may have, reasoning included. Default: the provider's.
+    /// The maximum number of tokens in one reply, reasoning included. Default: the provider's.
     pub max_output_tokens: Option<u32>,
-    /// Whether and how the model reasons before it replies. Default: as the provider does unasked.
+    /// The settings for reasoning before a reply. Default: the provider's.
     pub reasoning: Option<Reasoning>,
-    /// Parameters merged into the body of every request: objects are merged with what the provider sets itself, lists are
-    /// joined to its own, `null` leaves a field out, and anything else replaces it. The messages are not to be changed.
+    /// Parameters merged into the body of every request. An object is merged with the provider's own, a list is
+    /// appended to the provider's own, `null` removes the field, and any other value replaces it. Do not change the
+    /// messages.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -59,14 +60,14 @@ impl Agent {
         }
     }
 
-    /// What the others are told that it does.
+    /// The description of this agent that other agents read.
     #[must_use]
     pub fn role(mut self, role: impl Into<Arc<str>>) -> Self {
         self.role = Some(role.into());
         self
     }
 
-    /// The model that speaks for it.
+    /// The model's name, as its provider spells it.
     #[must_use]
     pub fn model(mut self, model: impl Into<Arc<str>>) -> Self {
         self.model = model.into();
@@ -87,7 +88,7 @@ impl Agent {
         self
     }
 
-    /// The most tokens that one reply may have.
+    /// The maximum number of tokens in one reply.
     #[must_use]
     pub fn max_output_tokens(mut self, tokens: u32) -> Self {
         self.max_output_tokens = Some(tokens);
@@ -108,20 +109,20 @@ impl Agent {
         self
     }
 
-    /// What the others are told: its role, or else its instructions.
+    /// The description that other agents read: the role, or else the instructions.
     pub(crate) fn description(&self) -> &Arc<str> {
         self.role.as_ref().unwrap_or(&self.instructions)
     }
 }
 
-/// Whether and how a model reasons before it replies.
+/// The settings for a model's reasoning before it replies.
 ///
-/// Providers that know only one of effort and budget use that one and ignore the other.
+/// A provider that supports only one of effort and budget uses that one and ignores the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// How hard. Default: medium.
+    /// The effort. Default: medium.
     pub effort: Effort,
-    /// The most tokens to reason with. Default: the provider's.
+    /// The maximum number of tokens for reasoning. Default: the provider's.
     pub budget: Option<u32>,
 }
 
@@ -139,17 +140,17 @@ impl From<Effort> for Reasoning {
     }
 }
 
-/// How hard a model reasons.
+/// The effort that a model puts into its reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Not at all, where the model can be told so.
+    /// No reasoning, where the model has a setting for that.
     None,
-    /// A little.
+    /// Little reasoning.
     Low,
-    /// As most models do when asked to reason.
+    /// Medium reasoning, as most models do when asked to reason.
     #[default]
     Medium,
-    /// Much.
+    /// Much reasoning.
     High,
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Names one call: a [`Forward`](crate::Forward) and its [`Return`](crate::Return). Shown as a UUID.
+/// The id of one call: of a [`Forward`](crate::Forward) and its [`Return`](crate::Return). Displayed as a UUID.
 ///
-/// The id of a call that a user begins is drawn from the runtime's source (random, unless
-/// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) says otherwise). Every other id follows from its
-/// parent's id and its place among the parent's calls. For calls that a model makes, that is their place in its
-/// replies: a run whose first id is given repeats them, in whatever order the calls happen to start. A tool or an
-/// actor draws the ids of its calls in the order in which it makes them. They repeat as far as that order does, which
-/// is not given for calls that are made at the same time.
+/// A call that a user begins gets its id from the runtime's source, which is random unless
+/// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) sets another one. Every other id is derived from the
+/// parent's id and the call's position among the parent's calls. For calls that a model makes, this is their position
+/// in its replies. So a run whose first id is given repeats these ids, in whatever order the calls start. A tool or an
+/// actor draws the ids of its calls in the order in which it makes them. These ids repeat only if that order does,
+/// which is not guaranteed for calls that are made at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(Uuid);
@@ -24,7 +24,7 @@ impl CallId {
         Self(Uuid::new_v4())
     }
 
-    /// A source of ids that repeats for the same seed, in the order in which they are drawn.
+    /// Returns a source of ids that gives the same sequence for the same seed.
     ///
     /// ```
     /// use agentouto::CallId;
@@ -42,7 +42,7 @@ impl CallId {
         }
     }
 
-    /// The id of the `nth` thing that this call does (UUID version 8).
+    /// The id of the `nth` action of this call (UUID version 8).
     #[must_use]
     pub(crate) fn child(self, nth: u64) -> Self {
         let (high, low) = self.0.as_u64_pair();
@@ -52,7 +52,7 @@ impl CallId {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input stirs every bit of the output.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input affects every bit of the output.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

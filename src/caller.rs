@@ -1,4 +1,4 @@
-//! The two sides of a call for code that is no agent: [`Caller`] calls agents, [`Answerer`] answers them.
+//! The two sides of a call for code that is not an agent: [`Caller`] calls agents, [`Answerer`] answers them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::tool_call::{Progress, ToolCallId, ToolError};
 
 /// A handle that calls agents in the name of its holder: a tool, an actor that serves a [`Forward`], or a user.
 ///
-/// That of a tool or an actor lasts as long as the tool call or the Forward that it was given for. Calls that are still
-/// under way then are cancelled; a later one is not sent, and fails with [`CallError::Cancelled`].
+/// The caller of a tool is valid as long as the tool call, that of an actor as long as the Forward. At its end, calls
+/// that are still running are cancelled. A later call is not sent and fails with [`CallError::Cancelled`].
 #[derive(Clone)]
 pub struct Caller(pub(crate) Arc<dyn CallAgent>);
 
-/// The way in which a [`Caller`] calls.
+/// The implementation behind a [`Caller`].
 pub(crate) trait CallAgent: Send + Sync {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
 
-    /// Shows how far a tool has come, if it is one that calls.
+    /// Reports the progress of a tool to observers, if the caller is that of a tool.
     fn progress(&self, _: &ToolCallId, _: Progress) {}
 
-    /// Runs a tool's work on threads that it may block.
+    /// Runs a tool's work on threads where it may block.
     fn run_blocking(
         &self,
         work: BoxFuture<'static, Result<Content, ToolError>>,
@@ -33,11 +33,11 @@ pub(crate) trait CallAgent: Send + Sync {
 }
 
 impl Caller {
-    /// Calls `agent` and gives its answer.
+    /// Calls `agent` and returns its answer.
     ///
-    /// Nothing is sent before the future is first polled, which must be within a tokio runtime. From then on the callee
-    /// works by itself, whether or not the future is polled again. Dropping the future cancels the call and everything
-    /// below it.
+    /// The call is sent when the future is first polled, which must happen within a tokio runtime. From then on the
+    /// callee runs on its own, whether or not the future is polled again. Dropping the future cancels the call and
+    /// everything below it.
     ///
     /// # Errors
     ///
@@ -57,10 +57,10 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The answers of a user that can be called: a person at a terminal, a queue, a service.
+/// The code that answers the calls to a user, for example for a person at a terminal, a queue or a service.
 ///
-/// Made from an async function of the [`Forward`] as well. Its future is dropped at its next await when the
-/// call is cancelled; a panic becomes the error of that call. Several calls may be answered at once.
+/// Implemented for every async function of a [`Forward`]. When the call is cancelled, the future is dropped at its next
+/// await; a panic becomes the error of that call. Several calls may be answered at the same time.
 pub trait Answerer: Send + Sync + 'static {
     /// Answers one Forward.
     fn answer(&self, forward: Arc<Forward>) -> BoxFuture<'static, Result<Content, CallError>>;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
-/// Text with attachments: what a [`Forward`](crate::Forward) asks, a [`Return`](crate::Return) answers and a tool gives back.
+/// Text with attachments: the content of a [`Forward`](crate::Forward), of a [`Return`](crate::Return) and of a tool's
+/// output.
 ///
-/// The answer of an agent has the text of its last reply and the attachments of all of them, in order.
+/// An agent's answer has the text of its last reply and the attachments of all its replies, in order.
 ///
-/// Made from a `&str`, `String` or `Arc<str>` by `into()`; shown as its text.
+/// Made from a `&str`, `String` or `Arc<str>` by `into()`; displayed as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The text; may be empty.
+    /// The text, which may be empty.
     pub text: Arc<str>,
     /// Images, audio and documents that belong to the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,12 +42,12 @@ impl fmt::Display for Content {
     }
 }
 
-/// An image, a sound or a document that travels with a text.
+/// An image, a sound or a document that belongs to a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// What kind of thing it is; a provider chooses the wire form by it.
+    /// The kind. It decides the form in which a provider sends the attachment.
     pub kind: AttachmentKind,
-    /// Where its bytes are.
+    /// The bytes, or the URL where they are.
     pub source: AttachmentSource,
     /// A file name, for providers that show one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,13 +55,13 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// An attachment whose bytes travel in the message. They are encoded once, here.
+    /// An attachment whose bytes are part of the message. They are encoded as base64 once, here.
     #[must_use]
     pub fn inline(kind: AttachmentKind, media_type: &str, bytes: &[u8]) -> Self {
         Self::encoded(kind, media_type, &base64::engine::general_purpose::STANDARD.encode(bytes))
     }
 
-    /// The same for bytes that are base64 already.
+    /// An attachment whose bytes are part of the message and are base64 already.
     #[must_use]
     pub fn encoded(kind: AttachmentKind, media_type: &str, base64: &str) -> Self {
         Self {
@@ -84,7 +85,7 @@ impl Attachment {
     }
 }
 
-/// What an [`Attachment`] is.
+/// The kind of an [`Attachment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachmentKind {
@@ -92,24 +93,24 @@ pub enum AttachmentKind {
     Image,
     /// A sound, such as `audio/wav`.
     Audio,
-    /// Anything to be read, such as `application/pdf`.
+    /// A document, such as `application/pdf`.
     Document,
 }
 
-/// Where the bytes of an [`Attachment`] are.
+/// The source of an [`Attachment`]'s bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum AttachmentSource {
-    /// Here.
+    /// The bytes are part of the message.
     Inline {
         /// The media type ([RFC 2046](https://www.rfc-editor.org/rfc/rfc2046)), such as `image/png`.
         media_type: Arc<str>,
         /// The bytes in standard base64 with padding ([RFC 4648, section 4](https://www.rfc-editor.org/rfc/rfc4648#section-4)).
         base64: Arc<str>,
     },
-    /// At an address that the provider can reach.
+    /// The provider fetches the bytes from a URL.
     Url {
-        /// The address.
+        /// The URL, which the provider must be able to reach.
         url: Arc<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! What one invocation has said and heard. It only grows: nothing in it is changed or cloned.
+//! The messages of one invocation. Messages are only added: none is changed or cloned.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::name::Name;
 use crate::reply::Reply;
 use crate::tool_call::{ToolCall, ToolCallId, ToolOutput};
 
-/// What the model of one invocation is shown: the system prompt, then the messages in order.
+/// The conversation that the model of one invocation reads: the system prompt, then the messages in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Context {
     system: Arc<str>,
@@ -22,7 +22,7 @@ pub struct Context {
     history: Arc<[ChatMessage]>,
     messages: Vec<ChatMessage>,
     turns: usize,
-    /// The ids of all tool calls so far; read off the messages when first needed.
+    /// The ids of all tool calls so far; collected from the messages when first needed.
     #[serde(skip)]
     ids: Option<HashSet<ToolCallId>>,
     #[serde(skip)]
@@ -30,7 +30,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context at the beginning of a call: what was said before, then `input` as one user message.
+    /// The context at the beginning of a call: the history, then `input` as one user message.
     #[must_use]
     pub fn new(system: impl Into<Arc<str>>, history: Arc<[ChatMessage]>, input: Content) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Context {
         Self { system: system.into(), messages, turns, ..Self::default() }
     }
 
-    /// A context for a provider that asks another one in other words; it begins without messages of its own.
+    /// A context for a provider that wraps another one and rewrites the messages. It begins with the history alone.
     #[cfg(feature = "prompt_tools")]
     pub(crate) fn with_history(system: Arc<str>, history: Arc<[ChatMessage]>) -> Self {
         Self { system, history, ..Self::default() }
@@ -77,39 +77,39 @@ impl Context {
         }
     }
 
-    /// Adds a message to it.
+    /// Appends a message.
     #[cfg(feature = "prompt_tools")]
     pub(crate) fn push(&mut self, message: ChatMessage) {
         self.turns += usize::from(matches!(message, ChatMessage::Assistant { .. }));
         self.messages.push(message);
     }
 
-    /// The messages of the Forward's history, and those since.
+    /// The messages of the Forward's history, and the messages after them.
     #[cfg(feature = "prompt_tools")]
     pub(crate) fn parts(&self) -> (&Arc<[ChatMessage]>, &[ChatMessage]) {
         (&self.history, &self.messages)
     }
 
-    /// What a provider has made of these messages so far.
+    /// The place where a provider keeps its encoding of these messages.
     #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
     pub(crate) fn memo(&self) -> &Memo {
         &self.memo
     }
 
-    /// How many replies the model has given in this invocation so far.
+    /// The number of replies that the model has given in this invocation so far.
     #[must_use]
     pub fn turns(&self) -> usize {
         self.turns
     }
 
-    /// Records what the model said. A tool call whose id is empty or was used before gets a new one,
-    /// because servers refuse a conversation in which ids repeat.
+    /// Appends the model's reply. A tool call whose id is empty or was used before gets a new id, because servers
+    /// refuse a conversation in which ids repeat.
     pub(crate) fn push_reply(&mut self, reply: Reply) {
         let text = reply.text_or_refusal().cloned();
         let Reply { reasoning, attachments, mut tool_calls, opaque, .. } = reply;
         self.make_unique(&mut tool_calls);
         if self.turns == 0 {
-            // Many invocations have one turn of tool calls: just the room for that.
+            // Many invocations have one turn of tool calls, so exactly the room for that is reserved.
             self.messages.reserve_exact(1 + tool_calls.len());
         }
         self.messages.push(ChatMessage::Assistant { text, reasoning, attachments, tool_calls, opaque });
@@ -140,7 +140,7 @@ impl Context {
         }
     }
 
-    /// What the model said in the replies that paused just before, and then `last`.
+    /// The text of the paused replies directly before, followed by `last`.
     pub(crate) fn resumed(&self, last: Option<&Arc<str>>) -> Arc<str> {
         let is_paused = |message: &&ChatMessage| matches!(message, ChatMessage::Assistant { tool_calls, .. } if tool_calls.is_empty());
         let mut paused = self.messages.iter().rev().take_while(is_paused).peekable();
@@ -153,7 +153,7 @@ impl Context {
         texts.concat().into()
     }
 
-    /// What the model attached in this invocation so far, and then what it attached `last`.
+    /// The attachments of all replies of this invocation so far, followed by `last`.
     pub(crate) fn attachments(&self, last: Vec<Attachment>) -> Vec<Attachment> {
         self.messages.iter().flat_map(ChatMessage::attachments).cloned().chain(last).collect()
     }
@@ -163,7 +163,7 @@ impl Context {
         self.messages.last().map_or(&[], ChatMessage::tool_calls)
     }
 
-    /// Records what came of the tool calls of the last reply, in their order.
+    /// Appends the outputs of the last reply's tool calls, in the order of the calls.
     pub(crate) fn push_outputs(&mut self, outputs: Vec<ToolOutput>) {
         let said = self.messages.len() - 1;
         self.messages.reserve(outputs.len());
@@ -175,14 +175,14 @@ impl Context {
     }
 }
 
-/// A place where a provider keeps what it has made of a context's messages, which never change, until the next turn.
-/// A clone of the context begins with an empty one.
+/// A place where a provider keeps its encoding of a context's messages until the next turn. The encoding stays valid,
+/// because messages never change. A clone of the context begins with an empty memo.
 #[derive(Default)]
 pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
 
 #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
 impl Memo {
-    /// Takes out what was put in last, if it is a `T`.
+    /// Takes out the value that was put in last, if it is a `T`.
     pub(crate) fn take<T: 'static>(&self) -> Option<T> {
         let kept = self.0.lock().take()?;
         kept.downcast().ok().map(|kept| *kept)
@@ -209,45 +209,45 @@ impl fmt::Debug for Memo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum ChatMessage {
-    /// What the caller said.
+    /// A message from the caller.
     User(Content),
-    /// What the model said.
+    /// A reply of the model.
     Assistant {
-        /// Its text.
+        /// The text of the reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<Arc<str>>,
-        /// Its reasoning, where the provider tells it.
+        /// The reasoning of the reply, where the provider returns it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<Arc<str>>,
-        /// The images, sounds and documents that it made. A format whose replies cannot carry them says in the text
-        /// what they were.
+        /// The images, sounds and documents that the model made. A format whose replies cannot carry them describes
+        /// them in the text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
-        /// The tools that it called.
+        /// The tool calls of the reply.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// See [`Reply::opaque`].
+        /// The provider's own data for the next request, see [`Reply::opaque`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<Arc<Value>>,
     },
-    /// What came of one tool call.
+    /// The output of one tool call.
     Tool {
-        /// The call's id.
+        /// The id of the tool call.
         id: ToolCallId,
         /// The tool's name.
         name: Name,
-        /// What it gave.
+        /// The output, or the failure.
         output: ToolOutput,
     },
 }
 
 impl ChatMessage {
-    /// Something that a user said, for a [`Forward::history`](crate::Forward::history).
+    /// A user message, for a [`Forward::history`](crate::Forward::history).
     pub fn user(content: impl Into<Content>) -> Self {
         Self::User(content.into())
     }
 
-    /// Something that a model said, for a [`Forward::history`](crate::Forward::history).
+    /// An assistant message, for a [`Forward::history`](crate::Forward::history).
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
         let (attachments, tool_calls) = Default::default();
         Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }

@@ -1,4 +1,5 @@
-//! What can go wrong, for programs. What a *model* can repair is a tool output that it reads instead.
+//! The errors that a program handles. A failure that a *model* can repair is a tool output, which the model reads
+//! instead.
 
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use crate::call_id::CallId;
 use crate::name::{self, Name};
 use crate::provider::ProviderError;
 
-/// Why a call has no answer. Its text is what a calling model reads after `Error: `.
+/// The error of a call that has no answer. A calling model reads its text after `Error: `.
 ///
-/// An error never wraps the error of a call below it, so it stays the same size however far it travels.
+/// An error never wraps the error of a call below it, so its size does not grow with the depth of the calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -20,11 +21,11 @@ pub enum CallError {
     UnknownAgent {
         /// The name that was called.
         agent: Arc<str>,
-        /// Who there is: all of them, or the nearest by spelling when there are many.
+        /// The names that exist: all of them, or the nearest by spelling when there are many.
         nearest: Vec<Name>,
-        /// How many there are.
+        /// The number of names that exist.
         count: usize,
-        /// Whether it is a tool that has that name.
+        /// `true` if a tool has that name.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_tool: bool,
     },
@@ -33,13 +34,13 @@ pub enum CallError {
     Provider {
         /// The name under which the provider is registered.
         provider: Name,
-        /// What it said.
+        /// The provider's error.
         error: ProviderError,
     },
     /// Code that ran for the callee panicked.
     #[error("`{name}` panicked: {message}")]
     Panicked {
-        /// Who was called.
+        /// The name of the callee.
         name: Name,
         /// The panic's text.
         message: Arc<str>,
@@ -50,40 +51,40 @@ pub enum CallError {
     /// The callee ended without an answer: it was killed, or it dropped the reply port.
     #[error("`{name}` ended without an answer")]
     Unanswered {
-        /// Who was called.
+        /// The name of the callee.
         name: Name,
     },
     /// The callee could not be started or reached.
     #[error("`{name}` could not be reached: {reason}")]
     Unreachable {
-        /// Who was called.
+        /// The name of the callee.
         name: Name,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
     /// The runtime has shut down.
     #[error("the runtime has shut down")]
     ShutDown,
-    /// A user's name is taken by an agent or an actor, or is not fit to be a name.
+    /// A user's name is taken by an agent or an actor, or is not a valid name.
     #[error("user `{name}`: {}", name::problem_of_user(.name).unwrap_or("an agent or actor has that name"))]
     NameTaken {
         /// The name.
         name: Name,
     },
-    /// Another call of that id is under way: the source of
+    /// Another running call has the same id: the source of
     /// [`RuntimeBuilder::call_ids`](crate::RuntimeBuilder::call_ids) repeats itself.
     #[error("the call id {call_id} is in use; a source of call ids must not repeat itself")]
     IdInUse {
-        /// The id.
+        /// The repeated id.
         call_id: CallId,
     },
-    /// What an actor or a person behind a user said was wrong.
+    /// An error that an actor or a user returned.
     #[error("{0}")]
     Failed(Arc<str>),
 }
 
 impl CallError {
-    /// An error with a text of your own.
+    /// An error with this text.
     pub fn failed(text: impl Into<Arc<str>>) -> Self {
         Self::Failed(text.into())
     }
@@ -93,7 +94,7 @@ fn hint(agent: &str, is_tool: bool) -> String {
     if is_tool { format!("`{agent}` is a tool: call it directly; ") } else { String::new() }
 }
 
-/// `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.
+/// Returns `available agents: a, b`, or `the nearest of 900 agents: a, b`, or `there are no agents`.
 pub(crate) fn list(what: &str, nearest: &[Name], count: usize) -> String {
     match nearest.len() {
         0 => format!("there are no {what}"),
@@ -102,18 +103,19 @@ pub(crate) fn list(what: &str, nearest: &[Name], count: usize) -> String {
     }
 }
 
-/// Why a runtime could not be built, or a peer could not join one.
+/// The error of a runtime that cannot be built, or of a peer or tool that cannot be added to one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A name that cannot be used.
     #[error("{what} `{name}`: {reason}")]
     Name {
-        /// What was to be named: `agent`, `actor`, `user`, `tool` or `provider`.
+        /// The kind of the named thing: `agent`, `actor`, `user`, `tool` or `provider`; `agent, actor or user` where a
+        /// peer's name is taken.
         what: &'static str,
         /// The name.
         name: Name,
-        /// What is wrong with it.
+        /// The reason why the name cannot be used.
         reason: &'static str,
     },
     /// An agent whose provider is not registered.
@@ -121,20 +123,20 @@ pub enum BuildError {
     UnknownProvider {
         /// The agent.
         agent: Name,
-        /// The provider that it names.
+        /// The provider that the agent names.
         provider: Name,
-        /// Those that there are, sorted.
+        /// The registered providers, sorted.
         known: Vec<Name>,
     },
-    /// An agent that names no provider, where there is not exactly one to choose.
+    /// An agent that names no provider, while there is not exactly one to choose.
     #[error("agent `{agent}`: names no provider; known are {}", backticked(.known))]
     NoProvider {
         /// The agent.
         agent: Name,
-        /// Those that there are, sorted.
+        /// The registered providers, sorted.
         known: Vec<Name>,
     },
-    /// A tool whose parameters are not described by a JSON Schema of an object.
+    /// A tool whose parameters are not a JSON Schema of an object.
     #[error("tool `{tool}`: its parameters must be a JSON Schema with `\"type\": \"object\"`, such as a struct gives")]
     Parameters {
         /// The tool.

@@ -1,4 +1,4 @@
-//! What can be observed of a run, one value a step. Nothing here decides anything.
+//! The events of a run, one for each step that can be observed. Nothing here decides anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,115 +16,115 @@ use crate::tool_call::{Progress, ToolCall, ToolCallId};
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its place among all events of the runtime. What causes an event has a lower number and arrives before it;
-    /// events of calls that run at the same time may arrive in either order.
+    /// The number of the event among all events of the runtime. The cause of an event has a lower number and arrives
+    /// before it. Events of calls that run at the same time may arrive in either order.
     pub sequence: u64,
     /// The call that took the step.
     pub call_id: CallId,
-    /// The call on whose behalf that call was made.
+    /// The parent of that call; `None` when a user began it.
     pub parent: Option<CallId>,
-    /// What happened.
+    /// The step that the call took.
     pub kind: EventKind,
 }
 
-/// What happened in an [`Event`].
+/// The kind of an [`Event`], with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
     /// The call began.
     Forward {
-        /// The message that began it.
+        /// The Forward that began the call.
         forward: Arc<Forward>,
     },
     /// The call ended.
     Return {
-        /// The message that ended it.
+        /// The Return that ended the call.
         answer: Arc<Return>,
     },
-    /// The call was not begun, because nobody has that name.
+    /// The call was not begun, because no agent, actor or user has that name.
     Undelivered {
-        /// The name.
+        /// The name that was called.
         agent: Name,
     },
-    /// A model is asked.
+    /// A request to a model began.
     ModelRequest {
-        /// Which of the call's requests this is, from 1.
+        /// The number of the request within the call, from 1.
         turn: usize,
         /// The model's name.
         model: Arc<str>,
     },
-    /// A model's reply has grown.
+    /// A piece of a model's reply arrived.
     ModelDelta {
-        /// By this piece.
+        /// The new piece.
         delta: Delta,
     },
-    /// A model has replied.
+    /// A model's reply is complete.
     ModelReply {
-        /// What the reply cost, where the server says.
+        /// The usage of the reply, where the server reports it.
         usage: Option<Usage>,
-        /// Why the model stopped. After [`StopReason::Length`] the text is cut.
+        /// The reason why the model stopped. After [`StopReason::Length`] the text is cut.
         stop_reason: StopReason,
-        /// The tools that it calls.
+        /// The number of tool calls in the reply.
         tool_calls: usize,
-        /// From the request to the whole reply.
+        /// The time from the request to the complete reply.
         latency: Duration,
     },
-    /// A model could not be asked.
+    /// A request to a model failed.
     ModelError {
-        /// Why.
+        /// The provider's error.
         error: ProviderError,
-        /// From the request to the failure.
+        /// The time from the request to the failure.
         latency: Duration,
     },
     /// The call ended while its model was still replying.
     ModelAborted {
-        /// What is known of the cost so far.
+        /// The usage that was known at the end of the call.
         usage: Option<Usage>,
-        /// From the request to the end.
+        /// The time from the request to the end of the call.
         latency: Duration,
     },
     /// A tool was started.
     ToolStart {
-        /// What the model asked for.
+        /// The tool call that the model made.
         call: ToolCall,
     },
-    /// A tool has come this far.
+    /// A tool reported its progress.
     ToolProgress {
-        /// The call's id.
+        /// The id of the tool call.
         id: ToolCallId,
-        /// How far.
+        /// The progress that the tool reported.
         progress: Progress,
     },
     /// A tool has ended.
     ToolEnd {
-        /// The call's id.
+        /// The id of the tool call.
         id: ToolCallId,
         /// The tool's name.
         name: Name,
-        /// Why it failed, if it did.
+        /// The error, if the tool failed.
         error: Option<Arc<str>>,
-        /// From start to end.
+        /// The time from start to end.
         latency: Duration,
     },
     /// A tool call was not carried out, and the model was told why.
     ToolRefused {
-        /// What the model asked for.
+        /// The tool call that the model made.
         call: ToolCall,
-        /// Why it was not done.
+        /// The reason that the model was told.
         reason: Arc<str>,
     },
-    /// Something held an async thread for too long without awaiting. It should be a
+    /// One poll of a tool or a provider blocked an async thread for more than 100 ms. Such a tool should be a
     /// [`tool::blocking`](crate::tool::blocking) function.
     Blocked {
-        /// What it was: `tool` or `provider`, and its name.
+        /// The kind and the name of what blocked: `tool` or `provider`, then its name.
         what: Arc<str>,
-        /// For how long.
+        /// The duration of the poll.
         duration: Duration,
     },
-    /// A Return came for a call that was no longer waited for. It was dropped.
+    /// A Return came for a call that was no longer waiting for one. It was dropped.
     LateReturn {
-        /// Who sent it.
+        /// The name of the callee that sent it.
         sender: Name,
     },
 }

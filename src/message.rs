@@ -1,7 +1,7 @@
-//! The two messages.
+//! The two messages: Forward and Return.
 //!
-//! A [`Forward`] goes from a caller to a callee, a [`Return`] from the callee back to that caller and
-//! to nobody else. There is no third message. Nothing here waits or fails.
+//! A [`Forward`] goes from a caller to a callee. A [`Return`] goes from the callee back to that caller and to no other
+//! peer. There is no third message. Nothing here waits or fails.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::context::ChatMessage;
 use crate::error::CallError;
 use crate::name::Name;
 
-/// Sent by a caller to a callee: please work on this.
+/// The message from a caller to a callee that begins a call.
 ///
 /// One Forward has exactly one outcome, the [`Return`] with the same [`CallId`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forward {
     /// The id of this call; the [`Return`] carries it too.
     pub call_id: CallId,
-    /// The call on whose behalf the sender sends this; `None` when a user began it.
+    /// The id of the call on whose behalf the sender makes this call; `None` when a user makes it.
     pub parent: Option<CallId>,
-    /// Who calls.
+    /// The caller's name.
     pub sender: Name,
-    /// Who is called.
+    /// The callee's name.
     pub receiver: Name,
-    /// What the callee is asked, verbatim.
+    /// The request to the callee, verbatim.
     pub content: Content,
-    /// What was said before, shown to the callee ahead of `content`. Shared, never copied.
+    /// The conversation before this call. The callee's model reads it ahead of `content`. Shared, never copied.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub history: Arc<[ChatMessage]>,
 }
@@ -45,7 +45,7 @@ impl Forward {
         Self { call_id, parent, sender: Arc::clone(sender), receiver, content, history: Arc::default() }
     }
 
-    /// The Return that answers this.
+    /// The Return that answers this Forward.
     pub(crate) fn return_with(&self, result: Result<Content, CallError>) -> Return {
         Return {
             call_id: self.call_id,
@@ -57,18 +57,18 @@ impl Forward {
     }
 }
 
-/// Sent by a callee to its caller: the one answer to a [`Forward`].
+/// The message from a callee to its caller that ends a call: the one answer to a [`Forward`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Return {
-    /// The id of the call that this ends.
+    /// The id of the call that this message ends.
     pub call_id: CallId,
-    /// The same as in the [`Forward`].
+    /// The parent of the call, as in the [`Forward`].
     pub parent: Option<CallId>,
-    /// Who was called.
+    /// The callee's name.
     pub sender: Name,
-    /// Who called.
+    /// The caller's name.
     pub receiver: Name,
-    /// The answer, or why there is none.
+    /// The answer, or the error.
     pub result: Result<Content, CallError>,
 }
 

@@ -1,6 +1,6 @@
-//! Names: what may be one, which are the same, and values kept by name.
+//! Names: the rules for a valid name, the comparison of names, and a map of values by name.
 //!
-//! A name stands in the prompts of all agents, so one must not read as two lines, as another's name, or as nothing.
+//! A name appears in the prompts of all agents, so it must not look like two lines, like another name, or like nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization as _;
 /// The name of an agent, an actor, a user, a tool or a provider. Cheap to clone; compared exactly.
 pub type Name = Arc<str>;
 
-/// The name of the user that [`Runtime::run`](crate::Runtime::run) calls as, which no agent and no actor may have.
+/// The name of the user as which [`Runtime::run`](crate::Runtime::run) calls. No agent and no actor may have it.
 pub(crate) const USER: &str = "user";
 /// The tool by which an agent calls another.
 pub(crate) const CALL_AGENT: &str = "call_agent";
@@ -22,7 +22,7 @@ const INVISIBLE: &str = "a name must not have characters that are invisible or t
 /// The longest name, in characters.
 const MAX_LENGTH: usize = 64;
 
-/// What is wrong with a name, if anything is. The case of a reserved name makes no difference.
+/// Returns what is wrong with a name, if anything. Reserved names match in any case of their letters.
 pub(crate) fn problem(name: &str, reserved: &[&str]) -> Option<&'static str> {
     Some(match name {
         "" => "a name must not be empty",
@@ -37,23 +37,23 @@ pub(crate) fn problem(name: &str, reserved: &[&str]) -> Option<&'static str> {
     })
 }
 
-/// Whether a name reads as a reserved one.
+/// Returns whether a name looks like a reserved one.
 pub(crate) fn is_reserved(name: &str, reserved: &[&str]) -> bool {
     reserved.iter().any(|word| visible(name).nfkc().flat_map(char::to_lowercase).eq(word.chars()))
 }
 
-/// What is wrong with the name of a user, or of who calls as one.
+/// Returns what is wrong with the name of a user, or of a caller that calls as a user.
 pub(crate) fn problem_of_user(name: &str) -> Option<&'static str> {
     problem(name, &[CALL_AGENT, FINISH])
 }
 
-/// What names are compared by: [NFC](https://www.unicode.org/reports/tr15/), because the same letters may be written
-/// in several ways, without what only chooses between two looks of a character.
+/// Returns the key by which names are compared: the name in [NFC](https://www.unicode.org/reports/tr15/), because the
+/// same letters may be encoded in several ways, without the characters that only select how another one looks.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.is_ascii() { name.into() } else { visible(name).nfc().collect::<String>().into() }
 }
 
-/// The same, shared with the name where it can be.
+/// Returns the same key, shared with the name where possible.
 pub(crate) fn shared_key(name: &Name) -> Name {
     match key(name) {
         Cow::Borrowed(_) => Arc::clone(name),
@@ -62,7 +62,7 @@ pub(crate) fn shared_key(name: &Name) -> Name {
 }
 
 const JOINER: char = '\u{200d}';
-/// What Unicode counts among letters, marks and symbols, and fonts do not show.
+/// Characters that Unicode classifies as letters, marks or symbols, and that fonts do not show.
 const BLANK: [char; 8] =
     ['\u{34f}', '\u{115f}', '\u{1160}', '\u{17b4}', '\u{17b5}', '\u{2800}', '\u{3164}', '\u{ffa0}'];
 
@@ -74,8 +74,9 @@ fn visible(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| *c != JOINER && !is_variation(*c))
 }
 
-/// Whether there is something to mislead a reader: format characters, line separators, letters that are blank. A
-/// zero-width joiner is fit between two symbols, as emoji have it, and a variation selector behind any character.
+/// Returns whether a name has characters that could mislead a reader: format characters, line separators, blank
+/// letters. A zero-width joiner is allowed between two symbols, as in emoji, and a variation selector after any
+/// character.
 fn has_invisible(name: &str) -> bool {
     use GeneralCategory::{Format, LineSeparator, ModifierSymbol, OtherSymbol, ParagraphSeparator, Unassigned};
     let is_symbol =
@@ -101,7 +102,8 @@ fn has_invisible(name: &str) -> bool {
     false
 }
 
-/// Values by name, in the order in which they joined. A clone takes no time, and shares all that neither changes.
+/// Values by name, in the order in which they were added. A clone takes constant time and shares all that neither
+/// changes.
 #[derive(Clone)]
 pub(crate) struct NameMap<V> {
     places: HashTrieMapSync<Name, u64>,
@@ -119,7 +121,7 @@ impl<V> NameMap<V> {
         self.values.get(self.places.get(&*key(name))?)
     }
 
-    /// In the order in which they joined.
+    /// The values in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
         self.values.values()
     }
@@ -128,7 +130,7 @@ impl<V> NameMap<V> {
         self.values.size()
     }
 
-    /// Adds a value behind the others.
+    /// Appends a value.
     ///
     /// # Errors
     ///
@@ -144,7 +146,7 @@ impl<V> NameMap<V> {
         Ok(())
     }
 
-    /// Takes a value away, if there is one of that name.
+    /// Removes the value of that name. Returns whether there was one.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let key = key(name);
         let place = self.places.get(&*key).copied();
