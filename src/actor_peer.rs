@@ -1,4 +1,4 @@
-//! Actors as peers: a Forward reaches one as a message of its own, and its answer is the Return.
+//! Actors as peers: an actor gets a Forward as a message of its own type, and its answer becomes the Return.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::outcome::{CallToken, Outcome};
 use crate::panics::catch;
 use crate::scope::Scope;
 
-/// An actor that serves Forwards, with the type of its messages forgotten.
+/// An actor that serves Forwards, with its message type erased.
 #[derive(Clone)]
 pub(crate) struct ActorPeer {
     cell: ActorCell,
@@ -36,8 +36,8 @@ pub(crate) struct ActorCall {
 }
 
 impl Serve for ActorCall {
-    /// Hands over the Forward, and waits beside the caller for the actor's answer or end, so that the call ends even if
-    /// its caller is not polled.
+    /// Sends the Forward to the actor, and spawns a task that waits for the actor's answer or end, so that the call
+    /// ends even if its caller is not polled.
     fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let Self { actor, deliver } = *self;
         let scope = call.scope().child();
@@ -45,7 +45,7 @@ impl Serve for ActorCall {
         let ids = ChildIds::under(forward.call_id);
         let caller =
             ScopedCaller { deliver: Arc::downgrade(&deliver), scope: scope.clone(), call: Arc::clone(&outcome), ids };
-        // A port that does not get there is dropped, which must not be the call's outcome.
+        // A port that does not reach the actor is dropped, which must not become the call's outcome.
         let _underway = call.clone();
         let part = Arc::new(ActorPart::new(call, scope.clone(), deliver));
         let _below = scope.cancel_on_drop();
@@ -65,11 +65,11 @@ impl Serve for ActorCall {
         tokio::spawn(async move {
             tokio::select! {
                 () = scope.cancelled() => {}
-                // A port that a dead actor's state still holds would never be heard of.
+                // The state of a dead actor may still hold the port, which is then neither used nor dropped.
                 _ = actor.cell.wait(None) => {}
             }
             part.end();
-            // A call that the actor made and that cannot end is not waited for.
+            // Calls that the actor made and that cannot end are not waited for.
             if !outcome.is_over() && !outcome.scope().is_cancelled() {
                 drop(part);
                 end_after_grace(outcome).await;
@@ -83,31 +83,32 @@ impl Serve for ActorCall {
 ///
 /// An actor that others may call takes this as a message: `impl From<Incoming> for MyMessage`.
 ///
-/// To call agents for it, spawn a task that makes the call and sends the reply, and go on with the next message. An
-/// actor handles one message at a time: one that awaits a call in its handler answers no other Forward meanwhile, and if
-/// the callee calls it back, both wait until the call is cancelled.
+/// To call agents for a Forward, spawn a task that makes the call and sends the reply, and go on with the next message.
+/// An actor handles one message at a time: if it awaits a call in its handler, it answers no other Forward meanwhile,
+/// and if the callee calls it back, both wait until the call is cancelled.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Incoming {
-    /// What the actor is asked.
+    /// The Forward to answer.
     pub forward: Arc<Forward>,
-    /// Calls agents on behalf of this Forward. Calls that are under way when it is answered are cancelled.
+    /// The handle that calls agents on behalf of this Forward. Calls that are still running when it is answered are
+    /// cancelled.
     pub caller: Caller,
-    /// Where the answer goes.
+    /// The port for the answer.
     pub reply: ReplyPort,
 }
 
-/// The port for an actor's answer to a [`Forward`]. Dropped unused, the caller gets an error.
+/// The port for an actor's answer to a [`Forward`]. If it is dropped unused, the caller gets an error.
 pub struct ReplyPort {
     call: Arc<Outcome>,
-    /// Ends when the caller has cancelled the call, and when there is an answer.
+    /// Cancelled when the caller has cancelled the call, and when there is an answer.
     scope: Scope,
     part: Weak<ActorPart>,
     _below: DropGuard,
 }
 
 impl ReplyPort {
-    /// Answers. If the caller has cancelled the call, the answer is dropped and observers are told.
+    /// Sends the answer. If the caller has cancelled the call, the answer is dropped and observers are told.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
         if self.call.scope().is_cancelled() {
             self.call.withdraw();
@@ -120,7 +121,7 @@ impl ReplyPort {
         self.part.upgrade().iter().for_each(|part| part.end());
     }
 
-    /// Waits until the call is cancelled, or until the actor has ended. Work for it may end then.
+    /// Waits until the call is cancelled or the actor has ended. Work for the call may stop then.
     pub async fn cancelled(&self) {
         self.scope.cancelled().await;
     }

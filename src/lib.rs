@@ -4,12 +4,12 @@
 //!
 //! # Lifetimes
 //!
-//! Each call is an actor of its own, without a supervisor. A pending call owns its callee: to drop the call is to kill the
-//! callee. All calls below a held one share one cancellation, which reaches them at once.
+//! Each call runs as an actor of its own, without a supervisor. A pending call owns its callee: dropping the call kills
+//! the callee. All calls below a held call share one cancellation, which reaches them at once.
 //!
-//! A call is over when all its parts have ended: its actor, its tools, and the calls that it made. The Return is recorded
-//! then, whether or not the caller polls. A part that blocks its thread cannot end; after a cancellation the Return waits
-//! for it one to two seconds and no longer.
+//! A call is over when all its parts have ended: its actor, its tools, and the calls that it made. Its Return is
+//! recorded then, whether or not the caller polls. A part that blocks its thread cannot end; after a cancellation the
+//! Return waits for it one to two seconds and no longer.
 //!
 //! A panic in a tool is an error that the model reads. A panic in a drop during a cancellation is logged. Every other panic
 //! becomes the [`CallError`] of the call in which it happened.
@@ -26,7 +26,7 @@
     warn(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)
 )]
 
-// Without this a panic could not become a Return.
+// With `panic = "abort"` a panic could not become a Return.
 #[cfg(panic = "abort")]
 compile_error!(
     "agentouto turns panics into error Returns, which `panic = \"abort\"` makes impossible; use `panic = \"unwind\"`"

@@ -1,7 +1,7 @@
 //! Observers of calls: the streams of a whole runtime, and the log and stream of one held call.
 //!
-//! Observing never waits: a reader that is too slow loses events, which are counted. No code of a reader (its waker,
-//! its drop) runs under a lock.
+//! Observation never waits: a stream whose reader is too slow loses events, which are counted. No code of a reader (its
+//! waker, its drop) runs under a lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,13 +27,13 @@ pub(crate) struct RuntimeObservers {
 #[derive(Default)]
 struct Streams {
     sinks: Slab<Sink>,
-    /// The same as a list, made when there is something to tell.
+    /// The sinks as a list, built when the next event is observed.
     list: Option<Arc<[Sink]>>,
     is_closed: bool,
 }
 
 impl RuntimeObservers {
-    /// Observers; with `records_content`, spans carry what was said.
+    /// Observers without streams. With `records_content`, spans include the content of messages.
     pub(crate) fn new(records_content: bool) -> Self {
         Self { records_content, ..Self::default() }
     }
@@ -51,7 +51,7 @@ impl RuntimeObservers {
         self.observers.load(Ordering::Relaxed) > 0
     }
 
-    /// One more stream of all events; it is over at once if these are closed.
+    /// Opens one more stream of all events. It ends at once if the streams are closed.
     pub(crate) fn stream(self: &Arc<Self>, capacity: usize) -> Events {
         let (sink, mut events) = Events::bounded(capacity);
         let key = self.change(|streams| (!streams.is_closed).then(|| streams.sinks.insert(sink)));
@@ -59,7 +59,7 @@ impl RuntimeObservers {
         events
     }
 
-    /// Ends all streams of all events, those to come as well.
+    /// Ends all streams of all events, and those opened later.
     pub(crate) fn close(&self) {
         drop(self.change(|streams| {
             streams.is_closed = true;
@@ -88,8 +88,9 @@ impl RuntimeObservers {
     }
 }
 
-/// The streams of a runtime, which end when the last of these is dropped. The runtime has one, and so has each call
-/// without a parent as long as it is under way: what is kept of a call that is over keeps no stream open.
+/// A guard that keeps the streams of a runtime open. They end when the last guard is dropped. The runtime holds one,
+/// and so does each call without a parent while it is running. A value kept from a call that is over holds none, so it
+/// keeps no stream open.
 pub(crate) struct OpenStreams(Arc<RuntimeObservers>);
 
 impl OpenStreams {
@@ -100,7 +101,7 @@ impl OpenStreams {
 
 impl Drop for OpenStreams {
     fn drop(&mut self) {
-        // To end a stream is to wake its reader, which is foreign code.
+        // Ending a stream wakes its reader, which is foreign code.
         catch_and_log("in a waker", || self.0.close());
     }
 }
@@ -113,10 +114,10 @@ pub(crate) struct CallObservers {
 }
 
 impl CallObservers {
-    /// Begins the stream; events from now on go there.
+    /// Opens the stream for events from now on.
     pub(crate) fn stream(&self, capacity: usize) -> Events {
         let (sink, events) = Events::bounded(capacity);
-        // Asked a second time, the first stream keeps its events, and this one is over.
+        // On a second call, the first stream keeps its events and this one ends at once.
         let _ = self.stream.set(sink);
         events
     }
@@ -134,7 +135,7 @@ impl CallObservers {
         }
     }
 
-    /// The log so far.
+    /// Takes the log so far.
     pub(crate) fn take_log(&self) -> Log {
         std::mem::take(&mut *self.log.lock())
     }
@@ -149,7 +150,7 @@ struct Sink {
 
 impl Sink {
     fn observe(&self, event: &Event) {
-        // To send is to wake the reader, which is foreign code.
+        // Sending wakes the reader, which is foreign code.
         catch_and_log("in a waker", || {
             if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event.clone()) {
                 self.lost.fetch_add(1, Ordering::Relaxed);
@@ -160,13 +161,13 @@ impl Sink {
 
 /// A bounded stream of events.
 ///
-/// It never holds up what it observes: when it is full, further events are lost and counted. Memory is
-/// taken for the events that wait to be read, not for the capacity.
+/// A full stream never delays the calls that it observes: further events are lost and counted. Memory is used for the
+/// events that wait to be read, not for the capacity.
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::Receiver<Event>,
     lost: Arc<AtomicU64>,
-    /// Its place among the streams, which it leaves when it is dropped.
+    /// The observers and the key of this stream there, which is removed on drop.
     place: Option<(Weak<RuntimeObservers>, usize)>,
 }
 
@@ -177,12 +178,12 @@ impl Events {
         (Sink { sender, lost: Arc::clone(&lost) }, Self { receiver, lost, place: None })
     }
 
-    /// The next event; `None` when there will be no more. Dropping the future loses no event.
+    /// Returns the next event, or `None` when the stream has ended. Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Event> {
         self.receiver.recv().await
     }
 
-    /// The next event, if one is waiting to be read.
+    /// Returns the next event, if one is waiting to be read.
     pub fn try_next(&mut self) -> Option<Event> {
         self.receiver.try_recv().ok()
     }

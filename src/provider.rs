@@ -1,4 +1,5 @@
-//! The boundary to a model: a [`Request`] out, a [`Reply`] or a [`ProviderError`] back, and what was seen of it on the way.
+//! The interface to a model: a [`Request`] goes out, a [`Reply`] or a [`ProviderError`] comes back, and a [`DeltaSink`]
+//! takes the pieces on the way.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,39 +15,38 @@ use crate::name::Name;
 use crate::reply::{Reply, Usage};
 use crate::tool_call::ToolSpec;
 
-/// Whatever answers for a model: a server, a script, another provider with something added.
+/// The interface to a model: a server, a script, or a wrapper around another provider.
 ///
-/// Retrying, recording and prompt-based tool calling are providers around a provider.
+/// Retries, recording and prompt-based tool calling are providers that wrap a provider.
 ///
-/// A provider's future is dropped at its next await when the call that it serves is cancelled; with it
-/// must go the connection. A panic becomes the error of that call. A provider that waits for a server
-/// must end that wait itself.
+/// When the call is cancelled, the provider's future is dropped at its next await, and it must close its connection
+/// with it. A panic becomes the error of that call. A provider that waits for a server needs a timeout of its own.
 pub trait Provider: Send + Sync + 'static {
-    /// Asks the model once.
+    /// Sends one request to the model.
     ///
-    /// What arrives piece by piece may be shown to `deltas` on the way; the reply is whole all the same.
+    /// A reply that is streamed may be passed to `deltas` piece by piece. The returned reply is complete all the same.
     fn reply<'a>(
         &'a self,
         request: &'a Request,
         deltas: &'a mut DeltaSink<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
-    /// Whether a model can call functions; `None` if that is not known. Default: not known.
+    /// Returns whether a model can call functions; `None` if that is not known. Default: not known.
     fn function_calling(&self, _model: &str) -> Option<bool> {
         None
     }
 }
 
-/// What a model is asked. It lives as long as its invocation; only its context grows.
+/// A request to a model. One value serves all requests of an invocation; only its context grows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The call that the agent serves.
+    /// The id of the call that the agent serves.
     pub call_id: CallId,
-    /// For whom the model speaks, and with which settings.
+    /// The agent, with the settings for its model.
     pub agent: Arc<Agent>,
-    /// What it is shown.
+    /// The conversation that the model reads.
     pub context: Context,
-    /// The tools that it is offered.
+    /// The tools that the model is offered.
     pub tools: Arc<[ToolSpec]>,
 }
 
@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// A piece of a reply that is still growing.
+/// A piece of a reply that is being streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delta {
@@ -65,9 +65,9 @@ pub enum Delta {
     Text(Arc<str>),
     /// More of the reasoning.
     Reasoning(Arc<str>),
-    /// A tool call begins, or there is more of its arguments.
+    /// The start of a tool call, or more of its arguments.
     ToolCall {
-        /// Which of the reply's tool calls, counted from 0.
+        /// The index of the tool call in the reply, from 0.
         index: usize,
         /// The tool's name, as far as it is known.
         name: Name,
@@ -76,18 +76,19 @@ pub enum Delta {
     },
 }
 
-/// Shows a growing reply to whoever observes the call.
+/// A sink for the pieces of a reply while it is streamed. It passes them to an [`Observer`], if it has one.
 pub struct DeltaSink<'a> {
     observer: Option<&'a mut dyn Observer>,
     usage: Option<Usage>,
 }
 
-/// Whoever sees a reply grow: a closure that takes each [`Delta`], or a provider that shows what another one shows.
+/// An observer of a reply while it is streamed: a closure that takes each [`Delta`], or a provider that passes on the
+/// deltas of another one.
 pub trait Observer: Send {
-    /// One more piece of the reply.
+    /// Takes one more piece of the reply.
     fn delta(&mut self, delta: Delta);
 
-    /// What the reply has cost so far, see [`DeltaSink::usage_so_far`]. Default: nobody wants to know.
+    /// Takes the usage so far, see [`DeltaSink::usage_so_far`]. Default: ignored.
     fn usage_so_far(&mut self, _usage: Usage) {}
 }
 
@@ -98,32 +99,32 @@ impl<F: FnMut(Delta) + Send> Observer for F {
 }
 
 impl<'a> DeltaSink<'a> {
-    /// Shows the pieces to `observer`.
+    /// Returns a sink that passes the pieces to `observer`.
     pub fn to(observer: &'a mut dyn Observer) -> Self {
         Self { observer: Some(observer), usage: None }
     }
 
-    /// Shows the pieces to nobody.
+    /// Returns a sink that drops the pieces.
     #[must_use]
     pub fn none() -> Self {
         Self { observer: None, usage: None }
     }
 
-    /// Whether anybody looks on. If not, a reply may as well come in one piece.
+    /// Returns whether the sink has an observer. If not, the reply may as well be requested in one piece.
     #[must_use]
     pub fn is_observed(&self) -> bool {
         self.observer.is_some()
     }
 
-    /// Shows one more piece of the reply.
+    /// Passes on one more piece of the reply.
     pub fn delta(&mut self, delta: Delta) {
         if let Some(observer) = &mut self.observer {
             observer.delta(delta);
         }
     }
 
-    /// Says what the reply has cost so far, so that it is known even when the call is cancelled before
-    /// the reply is whole. Each figure takes the place of the one before.
+    /// Records the usage so far, so that it is known even when the call is cancelled before the reply is complete. Each
+    /// value replaces the one before.
     pub fn usage_so_far(&mut self, usage: Usage) {
         self.usage = Some(usage);
         if let Some(observer) = &mut self.observer {
@@ -131,7 +132,7 @@ impl<'a> DeltaSink<'a> {
         }
     }
 
-    /// The last figure of [`DeltaSink::usage_so_far`].
+    /// The last value of [`DeltaSink::usage_so_far`].
     #[must_use]
     pub fn known_usage(&self) -> Option<Usage> {
         self.usage
@@ -144,33 +145,34 @@ impl fmt::Debug for DeltaSink<'_> {
     }
 }
 
-/// Why a provider gave no reply.
+/// The error of a request to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: ProviderErrorKind,
-    /// What happened, in words; the server's own where it gave any. Never holds a key.
+    /// The description of the failure, in the server's words where it sent any. Never contains a key.
     pub message: Arc<str>,
     /// The HTTP status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The server's id of the request, which its support asks for. It stands in the message too.
+    /// The server's id of the request, which its support asks for. The message contains it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Arc<str>>,
-    /// How long the server asked to wait before the next try.
+    /// The time that the server asked to wait before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
-    /// What had arrived before the failure: text and usage that were paid for. Its tool calls may be cut.
+    /// The part of the reply that arrived before the failure: text and usage that were paid for. Its tool calls may be
+    /// cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<Reply>>,
-    /// Whether trying again may help, where the server says so itself; else the kind tells.
+    /// `true` if a retry may help, `false` if not, where the server says so itself. `None`: the kind decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
 }
 
 impl ProviderError {
-    /// An error of a kind, with a text.
+    /// An error of this kind, with this message.
     pub fn new(kind: ProviderErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -184,37 +186,37 @@ impl ProviderError {
     }
 }
 
-/// What kind of failure a [`ProviderError`] is.
+/// The kind of a [`ProviderError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The key is missing, wrong or not allowed to do this.
     Authentication,
-    /// Too many requests or tokens for now. Later may go well.
+    /// Too many requests or tokens for now. A later retry may succeed.
     RateLimited,
-    /// The account's quota or credit is used up. Later does not help.
+    /// The account's quota or credit is used up. A retry does not help.
     QuotaExceeded,
-    /// The server does not accept this request. The same request fails again.
+    /// The server rejects this request. A retry fails again.
     InvalidRequest,
     /// The request has more tokens than the model can read.
     ContextTooLong,
-    /// A filter of the server's refused the request, or all of the reply.
+    /// A filter of the server rejected the request, or all of the reply.
     ContentFilter,
-    /// The server or the model is overloaded. Later may go well.
+    /// The server or the model is overloaded. A later retry may succeed.
     Overloaded,
-    /// The server failed. Later may go well.
+    /// The server failed. A later retry may succeed.
     Unavailable,
-    /// No connection, or it broke.
+    /// No connection could be made, or it broke.
     Connection,
     /// Nothing arrived for too long.
     Timeout,
     /// The reply ended before it was complete.
     Truncated,
-    /// The server answered, with nothing in it.
+    /// The server's answer was empty.
     EmptyResponse,
     /// The server's answer could not be understood.
     InvalidResponse,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }

@@ -1,4 +1,4 @@
-//! What a model answered, and what it cost. Pure.
+//! A model's reply, its stop reason and its usage. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use serde_json::Value;
 use crate::content::Attachment;
 use crate::tool_call::ToolCall;
 
-/// What a model answered.
+/// The reply of a model.
 ///
 /// The constructors make replies for scripts and tests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// Its text, if any.
+    /// The text, if any.
     pub text: Option<Arc<str>>,
-    /// The words in which it declines, where the server keeps them apart from its text.
+    /// The text of a refusal, where the server keeps it apart from the reply's text.
     pub refusal: Option<Arc<str>>,
-    /// Its reasoning, where the server tells it.
+    /// The reasoning, where the server returns it.
     pub reasoning: Option<Arc<str>>,
-    /// The images, sounds and documents that it made. The answer of the call carries those of all its replies, in
-    /// order, whether the last one calls `finish` or is text alone.
+    /// The images, sounds and documents that the model made. The answer of the call has those of all replies, in order,
+    /// whether the last reply calls `finish` or is text alone.
     pub attachments: Vec<Attachment>,
-    /// The tools that it calls, in order.
+    /// The tool calls, in order.
     pub tool_calls: Vec<ToolCall>,
-    /// Why it stopped.
+    /// The reason why the model stopped.
     pub stop_reason: StopReason,
-    /// What it cost; `None` when the server does not say.
+    /// The usage; `None` if the server does not report it.
     pub usage: Option<Usage>,
-    /// Whatever the provider needs to see again in the next request, such as signatures of reasoning: an
-    /// object with one key, the wire format, so that no other provider takes it for its own. Carried in the
-    /// [`ChatMessage`](crate::ChatMessage); read by nobody else.
+    /// The data that the provider must get back in the next request, such as signatures of reasoning. It is an object
+    /// with one key, the wire format, so that no other provider takes it for its own. The
+    /// [`ChatMessage`](crate::ChatMessage) carries it; no other code reads it.
     pub opaque: Option<Arc<Value>>,
 }
 
@@ -61,7 +61,7 @@ impl Reply {
         Self::default().and_tool(name, arguments)
     }
 
-    /// The same reply, calling one more agent.
+    /// The same reply, with one more call of an agent.
     #[must_use]
     pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
         #[derive(Serialize)]
@@ -72,7 +72,7 @@ impl Reply {
         self.and_call("call_agent", &CallAgent { agent_name: agent, message })
     }
 
-    /// The same reply, calling one more tool.
+    /// The same reply, with one more call of a tool.
     #[must_use]
     pub fn and_tool(self, name: &str, arguments: Value) -> Self {
         self.and_call(name, &arguments)
@@ -80,19 +80,19 @@ impl Reply {
 
     fn and_call(mut self, name: &str, arguments: &impl Serialize) -> Self {
         let id = format!("call_{}", self.tool_calls.len());
-        // A value and a struct of texts can always be written.
+        // Serialising a value or a struct of texts cannot fail.
         let arguments = serde_json::to_string(arguments).unwrap_or_default();
         self.tool_calls.push(ToolCall::new(id, name, arguments));
         self.stop_reason = StopReason::ToolCalls;
         self
     }
 
-    /// Its text, or the words of its refusal where it has none.
+    /// The text, or the refusal if there is no text.
     pub(crate) fn text_or_refusal(&self) -> Option<&Arc<str>> {
         self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
     }
 
-    /// The same reply, with what it cost.
+    /// The same reply, with this usage.
     #[must_use]
     pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
         self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
@@ -100,28 +100,28 @@ impl Reply {
     }
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said everything.
+    /// The reply is complete.
     #[default]
     Stop,
-    /// It waits for tools.
+    /// The model waits for the outputs of its tool calls.
     ToolCalls,
-    /// It reached the limit of output tokens. None of its tool calls is carried out, not even one that is complete:
-    /// what would have followed is not known. The model is told so for each.
+    /// The reply reached the limit of output tokens. None of its tool calls is carried out, not even a complete one,
+    /// because it is not known what would have followed. The model is told so for each call.
     Length,
-    /// A filter stopped it, or the model declined.
+    /// A filter stopped the reply, or the model declined.
     ContentFilter,
-    /// Anything else, in the server's word.
+    /// Any other reason, as the server names it.
     #[serde(untagged)]
     Other(Arc<str>),
 }
 
 impl StopReason {
-    /// Whether the model goes on where it stopped when it is asked again: Anthropic pauses a
-    /// [long turn](https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons) with tools of its own.
+    /// Returns whether the model continues where it stopped when it is asked again: Anthropic pauses a [long
+    /// turn](https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons) with tools of its own.
     pub(crate) fn is_pause(&self) -> bool {
         matches!(self, Self::Other(word) if &**word == "pause_turn")
     }
@@ -139,17 +139,17 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// Tokens. Sums never overflow: they stay at the largest number.
+/// The number of tokens used. Sums do not overflow: they stop at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens read, cached ones included.
+    /// The input tokens, cached ones included.
     pub input_tokens: u64,
-    /// Tokens written, reasoning included.
+    /// The output tokens, reasoning included.
     pub output_tokens: u64,
-    /// Of those read, the ones that came from the server's cache.
+    /// The input tokens that came from the server's cache.
     pub cached_tokens: u64,
-    /// Of those written, the ones that were reasoning.
+    /// The output tokens that were reasoning.
     pub reasoning_tokens: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Builds a runtime, runs it, shuts it down.
+//! The runtime and its builder.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,17 +24,18 @@ use crate::tool::Tool;
 use crate::toolbox::{SpecifiedTool, Toolbox};
 use crate::user::{Report, RunError, User};
 
-/// Agents, actors and users who call each other, and the tools and models that they use.
+/// A set of agents, actors and users that call each other, with the tools and models that they use.
 ///
-/// Cheap to clone; every clone is the same runtime. Two runtimes in one process never see each other. Calls
-/// must be made within a [tokio](https://docs.rs/tokio) runtime whose time is enabled, and live no longer than that one.
+/// Cheap to clone; every clone is the same runtime. Two runtimes in one process share nothing. Calls must be made
+/// within a [tokio](https://docs.rs/tokio) runtime whose time driver is enabled, and end with that tokio runtime at the
+/// latest.
 #[derive(Clone)]
 pub struct Runtime {
     pub(crate) router: Arc<Router>,
 }
 
 impl Runtime {
-    /// A runtime to be filled.
+    /// A builder for a runtime.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
@@ -43,20 +44,20 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When the entry has no answer: nobody has that name, its model could not be asked, code panicked, the
-    /// runtime was shut down. What goes wrong in the calls below it is told to the models that made them.
+    /// When the entry has no answer: no peer has that name, its model could not be asked, code panicked, or the runtime
+    /// was shut down. Errors of the calls below it go to the models that made those calls.
     pub async fn run(&self, entry: impl Into<Name>, message: impl Into<Content>) -> Result<Report, RunError> {
         self.user(USER).forward(entry, message).await
     }
 
-    /// A user of that name, who may call anybody. That the name is fit and free is checked at each call, see
+    /// A user of that name, which can call every peer. Each call checks that the name is valid and free, see
     /// [`CallError::NameTaken`](crate::CallError::NameTaken).
     #[must_use]
     pub fn user(&self, name: impl Into<Name>) -> User {
         User::new(Arc::clone(&self.router), name.into())
     }
 
-    /// Adds an agent. Invocations that are under way do not see it in their prompts.
+    /// Adds an agent. Invocations that are running do not see it in their prompts.
     ///
     /// # Errors
     ///
@@ -65,11 +66,11 @@ impl Runtime {
         join(&self.router, [NewPeer::Agent(agent)])
     }
 
-    /// Adds an actor as a peer. It gets an [`Incoming`] for every Forward; how many at once is up to it.
+    /// Adds an actor as a peer. It gets an [`Incoming`] for every Forward, and decides how many it serves at once.
     ///
-    /// An actor handles one message at a time. One that awaits a call of an agent in its handler answers no other
-    /// Forward meanwhile; if the agent calls it back, directly or through others, both wait until the call is cancelled.
-    /// It should spawn a task for the call and the reply, as `examples/actor_peer.rs` does.
+    /// An actor handles one message at a time. If it awaits a call of an agent in its handler, it answers no other
+    /// Forward meanwhile; if the agent calls it back, directly or through others, both wait until the call is
+    /// cancelled. The handler should spawn a task for the call and the reply, as `examples/actor_peer.rs` does.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl Runtime {
         join(&self.router, [NewPeer::Actor(name.into(), role.into(), ActorPeer::new(actor))])
     }
 
-    /// Adds a user that agents can call, and that `answerer` answers for.
+    /// Adds a user that agents can call. `answerer` answers the calls.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ impl Runtime {
         join(&self.router, [NewPeer::User(name.into(), role.into(), Arc::new(answerer))])
     }
 
-    /// Adds a tool, for every agent. Invocations that are under way do not see it.
+    /// Adds a tool for every agent. Invocations that are running do not see it.
     ///
     /// # Errors
     ///
@@ -109,33 +110,34 @@ impl Runtime {
         self.replace_tools(&[], vec![Arc::new(tool)]).map(drop)
     }
 
-    /// Takes away the tool of that name; `false` if there is none. Invocations that are under way keep it.
+    /// Removes the tool of that name; returns `false` if there is none. Invocations that are running keep it.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.replace_tools(&[name.into()], Vec::new()).is_ok_and(|gone| gone > 0)
     }
 
-    /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
+    /// Removes tools and appends others, in one step. Returns the number of tools removed.
     pub(crate) fn replace_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
         let joining = with_specs(joining)?;
         self.router.registry().replace_tools(leaving, &joining).map_err(tool_name_taken)
     }
 
-    /// Takes away the agent, actor or user of that name; `false` if there is none. Calls that it serves go
-    /// on; further ones fail.
+    /// Removes the agent, actor or user of that name; returns `false` if there is none. Calls that it serves continue;
+    /// later ones fail.
     pub fn leave(&self, name: &str) -> bool {
         self.router.registry().leave(name).is_some()
     }
 
-    /// The events of all calls from now on. Up to `capacity` wait to be read; further ones are lost, and counted.
+    /// A stream of the events of all calls from now on. Up to `capacity` events wait to be read; further ones are lost
+    /// and counted.
     ///
-    /// A capacity above [`Semaphore::MAX_PERMITS`](tokio::sync::Semaphore::MAX_PERMITS) is taken for that. After a
-    /// [`Runtime::shutdown`] the stream is over at once.
+    /// A capacity above [`Semaphore::MAX_PERMITS`](tokio::sync::Semaphore::MAX_PERMITS) is reduced to that. After a
+    /// [`Runtime::shutdown`] the stream ends at once.
     #[must_use]
     pub fn events(&self, capacity: usize) -> Events {
         self.router.root().runtime_observers().stream(capacity)
     }
 
-    /// How many calls are alive: sent, and without an outcome yet.
+    /// The number of calls that are alive: sent, and without an outcome yet.
     #[must_use]
     pub fn invocations(&self) -> usize {
         self.router.root().tracker().count()
@@ -146,14 +148,16 @@ impl Runtime {
         self.router.root().tracker().wait().await;
     }
 
-    /// Cancels every call, waits until all have their outcomes and all their tools have ended, and ends the streams of
-    /// [`Runtime::events`]. Further calls fail with [`CallError::ShutDown`](crate::CallError::ShutDown).
+    /// Cancels every call, waits until all calls have their outcomes and all their tools have ended, and ends the
+    /// streams of [`Runtime::events`]. Later calls fail with [`CallError::ShutDown`](crate::CallError::ShutDown).
     ///
-    /// Once begun it goes on, even if the future is dropped, as it is when a tool shuts down its own runtime.
+    /// Once begun, the shutdown continues even if the future is dropped, as it is when a tool shuts down its own
+    /// runtime.
     ///
-    /// A function that [blocks](crate::tool::blocking) cannot be interrupted, and is not waited for. Calls that do not
-    /// end, because they block an async thread or because their tokio runtime is not driven, are waited for as long as
-    /// other calls end, and one to two seconds more (on tokio's clock); then their outcome is recorded as cancelled.
+    /// A function that [blocks](crate::tool::blocking) cannot be interrupted and is not waited for. Other calls may not
+    /// end, because they block an async thread or because their tokio runtime is not driven. They are waited for as
+    /// long as other calls keep ending, and one to two seconds more (on tokio's clock); then their outcome is recorded
+    /// as cancelled.
     pub async fn shutdown(&self) {
         let root = self.router.root().clone();
         root.cancel();
@@ -162,7 +166,7 @@ impl Runtime {
             root.runtime_observers().close();
         };
         match tokio::runtime::Handle::try_current() {
-            // It fails only with the tokio runtime.
+            // The task fails only if the tokio runtime shuts down.
             Ok(tokio) => drop(tokio.spawn(closing).await),
             Err(_) => closing.await,
         }
@@ -176,8 +180,8 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What a [`Runtime`] is built from. The order of agents, actors and users is that in which they are told
-/// of each other; the order of tools is that in which they are offered.
+/// The builder of a [`Runtime`]. Prompts list agents, actors and users in the order in which they were added; models
+/// are offered tools in the order in which they were added.
 #[derive(Default)]
 #[must_use]
 pub struct RuntimeBuilder {
@@ -189,7 +193,7 @@ pub struct RuntimeBuilder {
     blocking_threads: Option<usize>,
 }
 
-/// Somebody who is about to join a runtime.
+/// A peer that is about to join a runtime.
 enum NewPeer {
     Agent(Agent),
     Actor(Name, Arc<str>, ActorPeer),
@@ -197,24 +201,24 @@ enum NewPeer {
 }
 
 impl RuntimeBuilder {
-    /// A provider, under the name by which agents choose it.
+    /// Adds a provider, under the name by which agents choose it.
     pub fn provider(mut self, name: impl Into<Name>, provider: impl Provider) -> Self {
         self.providers.push((name.into(), Arc::new(provider)));
         self
     }
 
-    /// An agent.
+    /// Adds an agent.
     pub fn agent(mut self, agent: Agent) -> Self {
         self.peers.push(NewPeer::Agent(agent));
         self
     }
 
-    /// Several agents.
+    /// Adds several agents.
     pub fn agents(self, agents: impl IntoIterator<Item = Agent>) -> Self {
         agents.into_iter().fold(self, Self::agent)
     }
 
-    /// An actor as a peer, see [`Runtime::join_actor`].
+    /// Adds an actor as a peer, see [`Runtime::join_actor`].
     pub fn actor<M>(mut self, name: impl Into<Name>, role: impl Into<Arc<str>>, actor: ActorRef<M>) -> Self
     where
         M: ractor::Message + From<Incoming>,
@@ -223,47 +227,48 @@ impl RuntimeBuilder {
         self
     }
 
-    /// A user that agents can call, see [`Runtime::join_user`].
+    /// Adds a user that agents can call, see [`Runtime::join_user`].
     pub fn user(mut self, name: impl Into<Name>, role: impl Into<Arc<str>>, answerer: impl Answerer) -> Self {
         self.peers.push(NewPeer::User(name.into(), role.into(), Arc::new(answerer)));
         self
     }
 
-    /// A tool, for every agent.
+    /// Adds a tool for every agent.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// The source of the ids of calls that have no parent. Default: [`CallId::random`].
+    /// Sets the source of the ids of calls that have no parent. Default: [`CallId::random`].
     ///
-    /// With [`CallId::seeded`] the ids of a run repeat as far as [`CallId`] says. The order of its events and messages
-    /// does not: calls that run at the same time come in any order.
+    /// With [`CallId::seeded`] the ids of a run repeat, within the limits that [`CallId`] describes. The order of
+    /// events and messages does not repeat: calls that run at the same time come in any order.
     ///
-    /// The source runs on one thread at a time, and other calls wait for it. A call that it makes itself has a random id.
-    /// A call whose id is that of one under way fails with [`CallError::IdInUse`](crate::CallError::IdInUse).
+    /// The source runs on one thread at a time; other calls wait for it. A call that the source makes itself gets a
+    /// random id. A call whose id is that of a running call fails with
+    /// [`CallError::IdInUse`](crate::CallError::IdInUse).
     pub fn call_ids(mut self, source: impl FnMut() -> CallId + Send + 'static) -> Self {
         self.call_ids = Some(Box::new(source));
         self
     }
 
-    /// Lets `tracing` spans carry what was said: messages, arguments, outputs. Default: they do not.
+    /// Records content in `tracing` spans: messages, arguments, outputs. Default: not recorded.
     pub fn record_content(mut self) -> Self {
         self.records_content = true;
         self
     }
 
-    /// The number of [functions that block](crate::tool::blocking) that run at the same time, each on a thread; further
-    /// ones wait for their turn. Default: 512.
+    /// Sets the number of [functions that block](crate::tool::blocking) that run at the same time, each on a thread;
+    /// further ones wait for their turn. Default: 512.
     ///
-    /// The threads are the runtime's own, not those of `tokio::task::spawn_blocking`, which serve DNS and files. They are
-    /// started when they are needed, and end after ten seconds without work.
+    /// The threads belong to the runtime. They are not those of `tokio::task::spawn_blocking`, which serve DNS and
+    /// files. A thread is started when it is needed, and ends after ten seconds without work.
     ///
-    /// A function that waits for a call of an agent by blocking, as with `Handle::block_on`, gives its turn to another as
-    /// long as the call is under way, so that calls which need this pool themselves never wait for each other. When it
-    /// goes on, one more than this number may run until one ends. A call that it waits for in another way, such as a
-    /// channel or `block_on` of a spawned task, keeps its turn. There are at most 10,000 threads in all; a tool for which
-    /// there is none fails.
+    /// A function that blocks its thread to wait for a call of an agent, as with `Handle::block_on`, gives its turn to
+    /// another function while the call is running, so that calls which need this pool themselves never wait for each
+    /// other. When the function continues, one more than this number may run until one ends. A function that waits for
+    /// the call in another way, such as a channel or `block_on` of a spawned task, keeps its turn. There are at most
+    /// 10,000 threads in all; a tool for which there is no thread fails.
     pub fn blocking_threads(mut self, threads: usize) -> Self {
         self.blocking_threads = Some(threads);
         self
@@ -275,7 +280,8 @@ impl RuntimeBuilder {
     ///
     /// When a name is empty, longer than 64 characters, has control or invisible characters, begins or ends with white
     /// space, is reserved in any case of its letters, or is taken, also by a name that is the same after Unicode
-    /// normalisation; when an agent's provider is not registered; when a tool's parameters are not those of an object.
+    /// normalisation; when an agent's provider is not registered; when a tool's parameters are not a JSON Schema of an
+    /// object.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let mut providers = Providers::default();
         for (name, provider) in self.providers {
@@ -319,7 +325,7 @@ fn join(router: &Router, joining: impl IntoIterator<Item = NewPeer>) -> Result<(
     router.registry().join(peers).map_err(|name| name_taken("agent, actor or user", name))
 }
 
-/// Tools with what they say of themselves, if that is fit.
+/// Returns the tools with their specifications, after checking those.
 fn with_specs(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<SpecifiedTool>, BuildError> {
     let specified = |tool: Arc<dyn Tool>| {
         let spec = tool.spec();

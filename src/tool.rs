@@ -1,6 +1,6 @@
-//! Tools, and how a Rust function becomes one.
+//! Tools, and the functions that make a tool from a Rust function.
 //!
-//! Nothing here runs a tool; the invocation does, off the async threads where a tool asks for it.
+//! Nothing here runs a tool. The invocation does, and keeps a tool off the async threads if the tool asks for that.
 
 use std::sync::Arc;
 
@@ -16,79 +16,80 @@ use crate::content::Content;
 use crate::name::Name;
 pub use crate::tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 
-/// Something that every model may use.
+/// A tool that every agent's model can call.
 ///
-/// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its
-/// [`ToolContext`], attachments, or a schema of its own.
+/// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its [`ToolContext`],
+/// attachments, or its own schema.
 ///
-/// Each tool call is a tokio task of its own, unless it may [block](Blocking::Always). When the call that it serves is
-/// cancelled, its future is dropped at the await where it waits, or at the next one where it has to wait or where tokio's
-/// [cooperative budget] lets others run; what it owns must be freed by `Drop` (a child process: [`kill_on_drop`]). A
-/// panic becomes an error that the model reads. A tool that waits for something outside must end that wait itself.
+/// Each tool call is a tokio task of its own, unless the tool may [block](Blocking::Always). When the agent's call is
+/// cancelled, the tool's future is dropped at the await where it waits, or else at its next await that has to wait or
+/// where tokio's [cooperative budget] lets other tasks run. Its resources must be freed by `Drop` (a child process:
+/// [`kill_on_drop`]). A panic becomes an error that the model reads. A tool that waits for something outside needs a
+/// timeout of its own.
 ///
 /// [cooperative budget]: https://docs.rs/tokio/latest/tokio/task/coop/index.html
 /// [`kill_on_drop`]: https://docs.rs/tokio/latest/tokio/process/struct.Command.html#method.kill_on_drop
 pub trait Tool: Send + Sync + 'static {
-    /// What the model is told of it. Read once, when it joins.
+    /// Returns the description of the tool for models. Read once, when the tool is added.
     fn spec(&self) -> ToolSpec;
 
     /// Carries out one call.
     fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>>;
 
-    /// Whether and how it blocks. Default: it does not.
+    /// Returns whether the tool blocks its thread. Default: it does not.
     fn blocking(&self) -> Blocking {
         Blocking::Never
     }
 }
 
-/// Whether a [`Tool`]'s future blocks the thread that polls it.
+/// The effect of a [`Tool`]'s future on the thread that polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {
-    /// It only awaits, and is polled on the async threads.
+    /// The future only awaits. It is polled on the async threads.
     Never,
-    /// It computes or blocks, and is polled on threads of the runtime's own, at most
+    /// The future computes or blocks. It is polled on threads of the runtime's own, at most
     /// [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads) at a time (default: 512). Further
     /// ones wait for their turn, and never begin if their call is cancelled before it comes.
     ///
-    /// While it waits at an await it keeps no thread. When its call is cancelled, it is dropped at the await where it
-    /// waits, or at the next one where it has to wait; tokio's cooperative budget does not hold here. Up to there it
-    /// cannot be interrupted, is not waited for, and what it gives is thrown away.
+    /// While the future waits at an await, it keeps no thread. When its call is cancelled, it is dropped at the await
+    /// where it waits, or else at its next await that has to wait; tokio's cooperative budget does not apply here.
+    /// Until then it cannot be interrupted; it is not waited for, and its result is dropped.
     ///
-    /// It may call agents that use it in turn: by awaiting, to any depth; by `block_on`, as long as there are threads.
-    /// One that waits for a call by `block_on` keeps its thread, and another takes its place, up to 10,000 in all. A tool
-    /// for which there is no thread fails, with an error that the model reads.
+    /// The tool may call agents that use it in turn: by awaiting, to any depth; by `block_on`, as long as there are
+    /// threads. A tool that waits for a call by `block_on` keeps its thread, and another thread takes its place, up to
+    /// 10,000 in all. A tool for which there is no thread fails, with an error that the model reads.
     Always,
 }
 
-/// For whom and where a tool runs.
+/// The context of one tool call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolContext {
-    /// The call that the agent serves.
+    /// The id of the call that the agent serves.
     pub call_id: CallId,
     /// The agent that called the tool.
     pub agent: Name,
     /// The id of this tool call.
     pub tool_call_id: ToolCallId,
-    /// Calls agents in that agent's name.
+    /// The handle that calls agents in that agent's name.
     pub caller: Caller,
 }
 
 impl ToolContext {
-    /// Tells whoever observes the call how far the tool has come. Without observers it costs nothing.
+    /// Reports the tool's progress to the observers of the call. Without observers it costs nothing.
     pub fn progress(&self, progress: Progress) {
         self.caller.0.progress(&self.tool_call_id, progress);
     }
 }
 
-/// What a tool function may return: text, [`Json`], [`Value`], [`Content`], nothing, or a [`Result`] of these
-/// whose error can be shown.
+/// The return types of a tool function: text, [`Json`], [`Value`], [`Content`], nothing, or a [`Result`] of these whose
+/// error implements `Display`.
 pub trait IntoToolResult {
-    /// The content, or the failure that the model reads.
+    /// Returns the content, or the failure that the model reads.
     ///
     /// # Errors
     ///
-    /// When the function failed, or its value cannot be written as JSON.
+    /// When the function failed, or its value cannot be serialised as JSON.
     fn into_tool_result(self) -> Result<Content, ToolError>;
 }
 
@@ -134,8 +135,8 @@ pub struct NoArguments {}
 
 /// A tool made from an async function of one argument.
 ///
-/// The argument's type says what the model is told, by [`JsonSchema`]. Arguments that do not fit it
-/// come back to the model as an error, and the function is not run.
+/// The argument's [`JsonSchema`] describes the parameters to the model. If the arguments do not fit it, the model reads
+/// an error, and the function is not run.
 ///
 /// ```
 /// use agentouto::tool;
@@ -169,9 +170,9 @@ where
 
 /// A tool made from a plain function of one argument, which may compute or block.
 ///
-/// It runs on a thread that is made for blocking, see [`Blocking::Always`]: it may wait for files, locks and channels,
-/// have a tokio runtime of its own, and use `Handle::current().block_on`. It cannot be interrupted. When its call is
-/// cancelled it goes on to its end, for which nothing waits. Otherwise it is like [`function`].
+/// The function runs on a thread that it may block, see [`Blocking::Always`]. It may wait for files, locks and
+/// channels, have a tokio runtime of its own, and use `Handle::current().block_on`. It cannot be interrupted. When its
+/// call is cancelled, the function runs to its end, and nothing waits for it. Otherwise it is like [`function`].
 ///
 /// ```
 /// use agentouto::tool::{self, Json, NoArguments};
@@ -197,8 +198,8 @@ where
 
 /// A tool made from a specification and an async function of the arguments as they are.
 ///
-/// For schemas that are known only at run time. That the arguments which the schema requires are
-/// there is checked before the function is called; their types are not.
+/// Use it for schemas that are known only at run time. Before the function is called, the arguments are checked: those
+/// that the schema requires must be present. Their types are not checked.
 pub fn from_spec<F, T>(spec: ToolSpec, function: F) -> FunctionTool
 where
     F: Fn(Arguments) -> T + Send + Sync + 'static,
@@ -260,7 +261,7 @@ fn spec<A: JsonSchema>(name: impl Into<Name>, description: impl Into<Arc<str>>) 
     ToolSpec { name: name.into(), description: description.into(), parameters: parameters::<A>() }
 }
 
-/// The JSON Schema of a type, in one piece: some servers do not follow a `$ref`.
+/// Returns the JSON Schema of a type with its subschemas inlined, because some servers do not follow a `$ref`.
 pub(crate) fn parameters<A: JsonSchema>() -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

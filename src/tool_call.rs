@@ -1,4 +1,4 @@
-//! What models are told of tools, how they call them, and what comes of it. Pure.
+//! Specifications of tools, tool calls, and their outputs. Pure.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,33 +10,34 @@ use serde_json::{Map, Value};
 use crate::content::Content;
 use crate::name::Name;
 
-/// What a model is told of a tool.
+/// The description of a tool for models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// What it is called by. Most servers take `[a-zA-Z0-9_-]{1,64}` only.
+    /// The name by which models call the tool. Most servers accept `[a-zA-Z0-9_-]{1,64}` only.
     pub name: Name,
-    /// What it does.
+    /// The description of what the tool does.
     pub description: Arc<str>,
-    /// Its parameters: a [JSON Schema](https://json-schema.org/draft/2020-12) with `"type": "object"`.
+    /// The parameters: a [JSON Schema](https://json-schema.org/draft/2020-12) with `"type": "object"`.
     pub parameters: Value,
 }
 
 /// A tool call's arguments, by parameter name.
 pub type Arguments = Map<String, Value>;
 
-/// Names a tool call within one [`Context`](crate::Context); chosen by the model's server, unique once recorded.
+/// The id of a tool call within one [`Context`](crate::Context); chosen by the model's server, unique once recorded.
 pub type ToolCallId = Arc<str>;
 
 /// A tool call as a model made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its id.
+    /// The id of the call.
     pub id: ToolCallId,
     /// The name of the tool that is called.
     pub name: Name,
-    /// The arguments as the model wrote them; a JSON object, if all is well.
+    /// The arguments as the model wrote them; normally a JSON object.
     pub arguments: Arc<str>,
-    /// Why it cannot be carried out, where the provider knows: the words with which it is refused, for the model.
+    /// The reason why the call cannot be carried out, if the provider knows one. The model reads it as the refusal of
+    /// the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<Arc<str>>,
 }
@@ -48,18 +49,18 @@ impl ToolCall {
     }
 }
 
-/// What came of a tool call, as the model reads it.
+/// The output of a tool call, as the model reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// The text, with attachments. The text of a failure begins with `Error: `.
     pub content: Content,
-    /// Whether it is a failure.
+    /// `true` if the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
 
 impl ToolOutput {
-    /// What a call gave, or a failure with the text `Error: {error}`.
+    /// The output of a call, or a failure with the text `Error: {error}`.
     pub(crate) fn from_result(result: Result<Content, impl Display>) -> Self {
         match result {
             Ok(content) => Self { content, is_error: false },
@@ -68,16 +69,16 @@ impl ToolOutput {
     }
 }
 
-/// How far a tool has come.
+/// The progress of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// How much is done, in units of the tool's own. It grows. What is not finite is serialised as 0.
+    /// The amount that is done, in units of the tool's own. It grows. A value that is not finite is serialised as 0.
     #[serde(serialize_with = "finite")]
     pub done: f64,
-    /// How much there is to do, in the same units, if that is known. What is not finite is not serialised.
+    /// The total amount, in the same units, if it is known. A value that is not finite is not serialised.
     #[serde(default, skip_serializing_if = "is_unknown")]
     pub total: Option<f64>,
-    /// What is being done.
+    /// A description of the current work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
@@ -90,44 +91,45 @@ fn is_unknown(number: &Option<f64>) -> bool {
     !number.is_some_and(f64::is_finite)
 }
 
-/// Why a tool failed. Made from any error by `?`, or by one of the functions here, which say more.
+/// The error of a tool. Made from any error by `?`, or by one of the functions here, which also set the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: ToolErrorKind,
-    /// What happened, in words that the model reads.
+    /// The description of the failure, which the model reads.
     pub message: Arc<str>,
 }
 
-/// What kind of failure a [`ToolError`] is.
+/// The kind of a [`ToolError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolErrorKind {
-    /// The network failed, and nothing was done. The tool is run again, up to twice.
+    /// The network failed before anything was done. The tool is run again, up to twice.
     Network,
-    /// The tool may not do this with the key or the rights that it has.
+    /// The tool's key or rights do not allow this.
     Authentication,
-    /// It took too long.
+    /// The tool took too long.
     Timeout,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
 impl ToolError {
-    /// The network failed before anything was done, so that it does no harm to run the tool once more: it is run again
-    /// after 0.5 s, and after another second.
+    /// An error of the network before anything was done, so that a retry does no harm. The tool is run again after 0.5
+    /// s, and once more after another second.
     pub fn network(what: impl Display) -> Self {
         Self { kind: ToolErrorKind::Network, message: format!("network error: {what}").into() }
     }
 
-    /// The tool was not allowed to do it. `setting` is what a person must check: a variable, a file, an account.
+    /// An error of a tool that was not allowed to do its work. `setting` is what a person must check: a variable, a
+    /// file, an account.
     pub fn authentication(setting: &str, what: impl Display) -> Self {
         let message = format!("authentication failed: {what}; check the configuration of `{setting}`");
         Self { kind: ToolErrorKind::Authentication, message: message.into() }
     }
 
-    /// It was not done within the time there was.
+    /// An error of a tool that was not done within `limit`.
     #[must_use]
     pub fn timeout(limit: Duration) -> Self {
         Self { kind: ToolErrorKind::Timeout, message: format!("timed out after {limit:?}").into() }

@@ -1,6 +1,6 @@
-//! What happened in a run, rebuilt from its events: the messages, the tokens, the tree of calls.
+//! The log and the call tree of a run, built from its events: the messages, the tokens, the calls.
 //!
-//! Trees are flat lists of calls that know their parent by place, so none is too deep.
+//! A tree is a flat list of calls, each with the index of its parent, so no tree is too deep.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,25 +12,25 @@ use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::reply::Usage;
 
-/// What was said in a run: every [`Forward`] and [`Return`] in the order in which they happened, and
-/// what the models cost. Cheap to clone.
+/// The log of a run: every [`Forward`] and [`Return`] in the order in which they happened, and the usage of the models.
+/// Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Log {
     /// Shared by its clones.
     entries: Arc<Vec<LogEntry>>,
 }
 
-/// As much of an event as a log keeps. Small, because there are several for each call.
+/// The part of an event that a log keeps. Small, because there are several for each call.
 #[derive(Clone)]
 pub(crate) enum LogEntry {
     Forward(Arc<Forward>),
     Return(Arc<Return>),
-    /// What a model cost.
+    /// The usage of one request to a model.
     Usage(CallId, Box<Usage>),
 }
 
 impl LogEntry {
-    /// What there is to keep of an event, if anything.
+    /// Returns the part of an event that a log keeps, if any.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         match &event.kind {
             EventKind::Forward { forward } => Some(Self::Forward(Arc::clone(forward))),
@@ -54,7 +54,7 @@ impl Log {
         })
     }
 
-    /// The tokens of the whole run, as far as the servers told.
+    /// The tokens of the whole run, as far as the servers reported them.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usages().map(|(_, usage)| usage).sum()
@@ -73,7 +73,8 @@ impl Log {
         })
     }
 
-    /// The calls as a tree, to be printed or walked. Turns and tools are not counted; for them, record the events.
+    /// The calls as a tree, to print or to walk. A log does not count turns and tools; to count them, record the
+    /// events.
     #[must_use]
     pub fn tree(&self) -> CallTree {
         let mut tree = CallTree::default();
@@ -97,9 +98,9 @@ impl fmt::Debug for Log {
 /// One message in a [`Log`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'a> {
-    /// Somebody was called.
+    /// The message that began a call.
     Forward(&'a Forward),
-    /// Somebody answered.
+    /// The message that ended a call.
     Return(&'a Return),
 }
 
@@ -115,9 +116,9 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// The calls of a run, as a tree that can be fed while the run goes on.
+/// The calls of a run, as a tree that can be built while the run goes on.
 ///
-/// Shown, it is one line a call, indented by depth.
+/// Displayed as one line for each call, indented by depth.
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
     calls: Vec<CallNode>,
@@ -128,26 +129,26 @@ pub struct CallTree {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallNode {
-    /// Its id.
+    /// The id of the call.
     pub call_id: CallId,
-    /// The place of its parent in [`CallTree::calls`], unless it began the tree.
+    /// The index of the parent in [`CallTree::calls`]; `None` if the call has no parent there.
     pub parent: Option<usize>,
-    /// How many calls are above it.
+    /// The number of calls above this one.
     pub depth: usize,
-    /// Who was called.
+    /// The callee's name.
     pub receiver: Name,
-    /// How often a model was asked, as far as that was observed.
+    /// The number of requests to a model, as far as they were observed.
     pub turns: usize,
-    /// How many tools were run, as far as that was observed.
+    /// The number of tools that were run, as far as they were observed.
     pub tools: usize,
-    /// Its tokens, without those of the calls below it.
+    /// The tokens of the call, without those of the calls below it.
     pub usage: Usage,
-    /// How it ended; `None` while it goes on.
+    /// The Return that ended the call; `None` while the call is running.
     pub answer: Option<Arc<Return>>,
 }
 
 impl CallTree {
-    /// Takes one more event into the tree. Events must come in the order in which they happened.
+    /// Adds one more event to the tree. Events must come in the order in which they happened.
     pub fn record(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Forward { forward } => self.record_forward(forward),
@@ -197,15 +198,15 @@ impl CallTree {
         &self.calls
     }
 
-    /// One call.
+    /// Returns the call with this id.
     #[must_use]
     pub fn call(&self, call_id: CallId) -> Option<&CallNode> {
         self.places.get(&call_id).map(|&place| &self.calls[place])
     }
 }
 
-/// What it cost that a model was asked: `None` for an event that does not end a request, `Some(None)` where the
-/// server does not say.
+/// The usage that a request to a model ended with. `None`: the event ends no request. `Some(None)`: the server reported
+/// no usage.
 fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
     match kind {
         EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
@@ -216,7 +217,8 @@ fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
 
 impl fmt::Display for CallTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Children in order, as chains: the first of each call, and the next of each child.
+        // The children of each call in order, as linked lists: the first child of each call, and the next sibling of
+        // each child.
         let (mut first, mut next) = (vec![None; self.calls.len()], vec![None; self.calls.len()]);
         let mut open = Vec::new();
         for (place, call) in self.calls.iter().enumerate().rev() {
@@ -236,9 +238,10 @@ impl fmt::Display for CallTree {
 
 impl fmt::Display for CallNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Deeper calls are numbered and no longer indented, or a chain's printout would grow with its square.
+        /// The depth up to which calls are indented. A deeper call shows its depth as a number, because otherwise the
+        /// output of a chain would grow with the square of its length.
         const MAX_INDENTED_DEPTH: usize = 32;
-        /// How much of an answer is shown, in characters.
+        /// The maximum length of an answer that is shown, in characters.
         const MAX_SHOWN_CHARS: usize = 60;
         match self.depth {
             depth if depth <= MAX_INDENTED_DEPTH => write!(f, "{:1$}", "", depth * 2)?,

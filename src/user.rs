@@ -1,4 +1,4 @@
-//! The user: an actor without a model. It sends Forwards through the same door as everybody, and gets Returns.
+//! The user: a peer without a model. It sends Forwards in the same way as every peer, and gets Returns.
 
 use std::fmt;
 use std::pin::Pin;
@@ -25,10 +25,10 @@ use crate::threads::waited_for;
 use crate::tool_call::ToolError;
 use crate::trace::Log;
 
-/// How many events of a call may wait to be read before further ones are lost.
+/// The number of events of a call that may wait to be read before further ones are lost.
 const EVENTS_WAITING: usize = 65_536;
 
-/// A user of a runtime, by name. Cheap to clone; several may have the same name.
+/// A user of a runtime, with a name. Cheap to clone; several users may have the same name.
 #[derive(Clone)]
 pub struct User {
     router: Arc<Router>,
@@ -40,7 +40,7 @@ impl User {
         Self { router, name }
     }
 
-    /// A call of `agent`, to be awaited or observed. Like every future it does nothing until then.
+    /// Returns a call of `agent`, to await or to observe. Like every future, it does nothing until then.
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
         let scope = self.router.root().held_child();
@@ -54,7 +54,7 @@ impl User {
         }
     }
 
-    /// Calls agents without keeping a log, for services that make very many calls.
+    /// Returns a handle that calls agents without keeping a log, for services that make very many calls.
     #[must_use]
     pub fn caller(&self) -> Caller {
         Caller(Arc::new(self.clone()))
@@ -90,19 +90,19 @@ impl fmt::Debug for User {
     }
 }
 
-/// A call that a user holds: awaited it gives a [`Report`], dropped it is cancelled.
+/// A call that a user makes. Awaiting it gives a [`Report`]; dropping it cancels it.
 ///
-/// Nothing is sent before it is first awaited or [observed](Call::next_event). From then on the callee works by itself,
+/// The call is sent when it is first awaited or [observed](Call::next_event). From then on the callee runs on its own,
 /// whether or not the call is polled.
 ///
-/// Cancelling, by dropping or [`Call::cancel`], ends everything below it: requests to models are dropped, tools end where
-/// they wait or [next yield](crate::Tool), calls of actors end and the actors are told. A call that is awaited, cancelled
-/// or not, is over when all calls below it have their outcomes and their tools have ended. A function that
-/// [blocks](crate::tool::blocking) is not waited for once its call is cancelled. Others that cannot end, because they
-/// block an async thread or because their tokio runtime is not driven, are waited for as long as other calls end, and one
-/// to two seconds more, on tokio's clock.
+/// Cancelling the call, by dropping it or by [`Call::cancel`], ends everything below it: requests to models are
+/// dropped, tools end where they wait or [next yield](crate::Tool), calls of actors end and the actors are told. A call
+/// that is awaited, cancelled or not, is over when all calls below it have their outcomes and their tools have ended. A
+/// function that [blocks](crate::tool::blocking) is not waited for once its call is cancelled. Other parts may not end,
+/// because they block an async thread or because their tokio runtime is not driven. They are waited for as long as
+/// other calls keep ending, and one to two seconds more, on tokio's clock.
 ///
-/// Awaited again, it gives the same result.
+/// A call that is awaited again gives the same result.
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct Call {
     call_id: CallId,
@@ -125,7 +125,7 @@ impl Call {
         self.call_id
     }
 
-    /// The same call with what was said before. To be set before the call is sent.
+    /// Sets the conversation before this call. It has no effect once the call is sent.
     pub fn history(mut self, history: impl Into<Arc<[ChatMessage]>>) -> Self {
         if let State::Unsent(forward, _) = &mut self.state {
             forward.history = history.into();
@@ -138,9 +138,9 @@ impl Call {
         self.scope.cancel();
     }
 
-    /// The next event of the call or of any call below it; `None` when the call is over.
+    /// Returns the next event of the call or of any call below it; `None` when the call is over.
     ///
-    /// Events are kept from the first time that this is called, so call it first to see all. Up to 65,536 wait to be
+    /// Events are kept from the first call of this method on, so call it first to see all. Up to 65,536 wait to be
     /// read; further ones are lost, and [counted](Call::lost_events). Dropping the future loses no event.
     pub async fn next_event(&mut self) -> Option<Event> {
         if self.events.is_none() && !matches!(self.state, State::Over(..)) {
@@ -157,13 +157,13 @@ impl Call {
         .await
     }
 
-    /// How many events [`Call::next_event`] could not give because they were not read in time.
+    /// The number of events that were lost because [`Call::next_event`] did not read them in time.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.events.as_ref().map_or(0, Events::lost)
     }
 
-    /// Sends what is unsent, and takes the result once everything below has ended as well.
+    /// Sends the Forward if it is unsent, and returns the result once everything below has ended as well.
     fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
         if let State::Unsent(forward, router) = &self.state {
             let delivery = send(forward.clone(), router, &self.scope);
@@ -192,13 +192,13 @@ async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallErr
         result = &mut delivery => result,
         () = withdrawn => delivery.await,
     };
-    // What tools and actors left running.
+    // Ends what tools and actors left running.
     scope.cancel();
     scope.tracker().wait_or_stalled().await;
     result
 }
 
-/// Sends a user's Forward, whose id is in use as long as the call is under way.
+/// Sends a user's Forward. Its id is in use as long as the call is running.
 fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
     let checked = match router.is_free_for_a_user(&forward.sender) {
         true => check_tokio(&forward.receiver).and_then(|()| router.parent(forward.call_id)),
@@ -229,15 +229,15 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What came of a call, and how.
+/// The result of a call that has an answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// The answer.
+    /// The text of the answer.
     pub output: Arc<str>,
-    /// The images, sounds and documents that came with it: of an agent, all that its model attached in this call.
+    /// The images, sounds and documents of the answer. From an agent: all that its model attached in this call.
     pub attachments: Vec<Attachment>,
-    /// Every message, what the models cost, and the tree of calls.
+    /// Every message, the usage of the models, and the tree of calls.
     pub log: Log,
 }
 
@@ -247,13 +247,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a call has no answer, and what had been said until then.
+/// The error of a call that has no answer, with the log until then.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 #[non_exhaustive]
 pub struct RunError {
-    /// Why.
+    /// The error of the call.
     pub error: CallError,
-    /// Every message, what the models cost, and the tree of calls.
+    /// Every message, the usage of the models, and the tree of calls.
     pub log: Log,
 }
