@@ -1,20 +1,20 @@
-//! Whether a schema that a stranger wrote can be worked with. Plain loops: nothing here recurses, fetches or waits.
+//! The limits for a schema from an untrusted source. Plain loops: nothing here recurses, fetches or waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// The deepest nesting.
+/// The maximum depth of nesting.
 const MAX_DEPTH: usize = 64;
-/// The most values in a schema.
+/// The maximum number of values in a schema.
 const MAX_VALUES: usize = 20_000;
-/// The most values once every reference is replaced by what it refers to.
+/// The maximum number of values once every reference is replaced by its target.
 const MAX_EXPANDED: usize = 100_000;
-/// The most references.
+/// The maximum number of references.
 const MAX_REFERENCES: usize = 500;
 
-/// Says why a schema is refused: too deep, too large, of no object, with references to elsewhere, to nothing, or in a
-/// circle.
+/// Checks a schema. The error says why it is refused: too deep, too large, not of an object, or with references to
+/// elsewhere, to nothing, or in a circle.
 pub(crate) fn check(schema: &Map<String, Value>) -> Result<(), String> {
     match schema.get("type") {
         None => {}
@@ -31,10 +31,10 @@ pub(crate) fn check(schema: &Map<String, Value>) -> Result<(), String> {
     expand(schema, root)
 }
 
-/// What a part of a schema has in itself.
+/// The values and references of a part of a schema, without the targets of the references.
 struct Part<'a> {
     values: usize,
-    /// With repetitions.
+    /// The references, with repetitions.
     references: Vec<&'a str>,
 }
 
@@ -68,11 +68,12 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Follows every reference, deepest first, and adds up what they stand for.
+/// Follows every reference, deepest first, and adds up the values of the targets.
 fn expand(schema: &Map<String, Value>, root: Part<'_>) -> Result<(), String> {
     let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
     let mut open: BTreeSet<&str> = BTreeSet::from(["#"]);
-    // The way from the root to the part that is looked at: its name, its parts, and the references not yet followed.
+    // The path from the root to the current part: for each part its name, its content, and the index of the next
+    // reference to follow.
     let mut way = vec![("#", root, 0)];
     while let Some((name, part, next)) = way.last_mut() {
         if let Some(reference) = part.references.get(*next).copied() {
@@ -99,7 +100,7 @@ fn expand(schema: &Map<String, Value>, root: Part<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a [JSON Pointer](https://www.rfc-editor.org/rfc/rfc6901) in the same schema points to.
+/// Returns the target of a [JSON Pointer](https://www.rfc-editor.org/rfc/rfc6901) in the same schema.
 fn resolve<'a>(schema: &'a Map<String, Value>, reference: &str) -> Result<&'a Value, String> {
     let Some(pointer) = reference.strip_prefix('#') else {
         return Err(format!("its schema refers to `{reference}`, which is elsewhere"));

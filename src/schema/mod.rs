@@ -1,4 +1,4 @@
-//! JSON Schemas of tools, which anybody may have written. Nothing is fetched, and nothing here waits.
+//! JSON Schemas of tools, which may come from untrusted sources. Nothing is fetched, and nothing here waits.
 
 pub(crate) mod limits;
 #[cfg(feature = "prompt_tools")]

@@ -1,4 +1,4 @@
-//! Whether arguments fit a schema, and an example that does.
+//! The validation of arguments against a schema, and an example that fits a schema.
 
 use serde_json::{Map, Value, json};
 
@@ -7,20 +7,20 @@ use super::limits;
 /// A schema that arguments are checked against.
 pub(crate) struct Schema(jsonschema::Validator);
 
-/// The most errors that are told at once.
+/// The maximum number of errors in one report.
 const MAX_REPORTED: usize = 5;
 
 impl Schema {
-    /// `None` for a schema that cannot be used, or that the [guard] refuses, as it does one that refers to itself:
-    /// everything fits it.
+    /// Returns `None` for a schema that cannot be used or that [`limits::check`] refuses, as it does one that refers to
+    /// itself. Every value counts as fitting such a schema.
     pub(crate) fn new(schema: &Value) -> Option<Self> {
         limits::check(schema.as_object()?).ok()?;
-        // Of the two engines, the one whose time is linear.
+        // Of the two engines for patterns, this one takes linear time.
         let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
         options.build(schema).ok().map(Self)
     }
 
-    /// What is wrong with a value, in words; `None` if it fits.
+    /// Returns what is wrong with a value, in words; `None` if it fits.
     pub(crate) fn problem(&self, value: &Value) -> Option<String> {
         let told: Vec<String> = self.0.iter_errors(value).take(MAX_REPORTED).map(|error| describe(&error)).collect();
         (!told.is_empty()).then(|| told.join("; "))
@@ -29,15 +29,16 @@ impl Schema {
 
 fn describe(error: &jsonschema::ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
-    // The value may be a whole file.
+    // The value is masked, because it may be a whole file.
     let error = error.masked_with("the value");
     if place.is_empty() { error.to_string() } else { format!("{error} at `{place}`") }
 }
 
-/// How deep an example goes.
+/// The maximum depth of an example.
 const MAX_DEPTH: usize = 6;
 
-/// A value that fits the schema, or nearly so: of an object what is required, or else all there is.
+/// Returns a value that fits the schema, or nearly so. An object has its required properties, or all of them if none is
+/// required.
 pub(crate) fn example(schema: &Value) -> Value {
     example_within(schema, schema, MAX_DEPTH)
 }
@@ -77,7 +78,7 @@ fn properties(schema: &Value, inner: impl Fn(&Value) -> Value) -> Map<String, Va
     all.iter().filter(|(name, _)| is_shown(name)).map(|(name, schema)| (name.clone(), inner(schema))).collect()
 }
 
-/// The type that a schema names first, or that its keywords show.
+/// Returns the first type that a schema names, or the type that its keywords imply.
 fn kind(schema: &Value) -> &str {
     match &schema["type"] {
         Value::String(kind) => kind,

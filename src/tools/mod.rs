@@ -1,4 +1,4 @@
-//! Tools around tools. Nothing outside this folder knows one of them.
+//! Tools that wrap other tools. No code outside this folder depends on a particular one.
 
 mod cached;
 

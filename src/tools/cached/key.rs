@@ -1,4 +1,4 @@
-//! Arguments as a key: equal as JSON, equal as text.
+//! The key of arguments in the cache: equal text for arguments that are equal as JSON.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::tool_call::Arguments;
 
-/// The same text for arguments that are equal as JSON, and for no others.
+/// Returns the same text for arguments that are equal as JSON, and different texts for all others.
 pub(super) fn of(arguments: &Arguments) -> Arc<str> {
     let mut key = String::new();
     object(arguments, &mut key);
@@ -34,7 +34,7 @@ fn write(value: &Value, key: &mut String) {
 }
 
 fn object(fields: &Arguments, key: &mut String) {
-    // In which order a map gives its keys depends on a feature that any other crate may turn on.
+    // The order in which a map returns its keys depends on a feature that any other crate may turn on.
     let mut fields: Vec<_> = fields.iter().collect();
     fields.sort_unstable_by_key(|(name, _)| *name);
     key.push('{');
@@ -46,13 +46,13 @@ fn object(fields: &Arguments, key: &mut String) {
     key.push('}');
 }
 
-/// With its length ahead, so that nothing in it needs an escape.
+/// Writes a text after its length, so that nothing in it needs an escape.
 fn text(text: &str, key: &mut String) {
     // Writing to a string does not fail.
     let _ = write!(key, "{}:{text}", text.len());
 }
 
-/// A number by its value: one that is whole as an integer, any other as its nearest `f64`, as which it was read.
+/// Writes a number by its value: a whole number as an integer, any other as its nearest `f64`, as it was parsed.
 fn number(number: &Number, key: &mut String) {
     let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     let _ = match (whole, number.as_f64()) {

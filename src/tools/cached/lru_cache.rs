@@ -1,4 +1,4 @@
-//! Results in the order in which they were last asked for. Nothing here waits.
+//! A cache of results that removes the least recently used ones. Nothing here waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::content::{AttachmentSource, Content};
 
-/// How much is kept, and for how long.
+/// The limits of the cache: the time and the amount that results are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) time_to_live: Duration,
@@ -19,7 +19,7 @@ pub(super) struct Bounds {
 #[derive(Default)]
 pub(super) struct LruCache {
     kept: HashMap<Arc<str>, CachedResult>,
-    /// The keys by when they were last asked for.
+    /// The keys in the order in which they were last used.
     by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
     bytes: usize,
@@ -34,7 +34,7 @@ struct CachedResult {
 }
 
 impl LruCache {
-    /// What is kept under this key and has not expired.
+    /// Returns the result under this key, if there is one that has not expired.
     pub(super) fn get(&mut self, key: &str, now: Instant) -> Option<Content> {
         let kept = self.take(key)?;
         if kept.expires.is_some_and(|expires| expires <= now) {
@@ -45,7 +45,7 @@ impl LruCache {
         Some(content)
     }
 
-    /// Keeps a result, as long as there is room; what was not asked for the longest leaves first.
+    /// Keeps a result, if it fits. The least recently used results are removed to make room.
     pub(super) fn insert(&mut self, key: &Arc<str>, content: &Content, bounds: &Bounds, now: Instant) {
         self.take(key);
         let bytes = key.len() + size(content);

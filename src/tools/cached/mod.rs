@@ -1,6 +1,6 @@
-//! Keeping what a tool gave: [`Cached`], a tool around a tool.
+//! A cache for the results of a tool: [`Cached`], a tool that wraps another one.
 //!
-//! Nothing is spawned. Whoever waits for a run polls it, and it ends when nobody waits for it any more.
+//! Nothing is spawned. The callers that wait for a run poll it, and it ends when none of them waits any more.
 
 mod key;
 mod lru_cache;
@@ -26,10 +26,12 @@ use crate::tool::{Tool, ToolContext};
 use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
 use crate::tool_run::run_tool;
 
-/// A tool whose results are kept for a while: the same call gets the same result, and the tool is not run again.
+/// A tool that keeps the results of another tool for a while: the same call gets the same result, and the tool is not
+/// run again.
 ///
-/// It is for tools that look something up, whoever asks. It is not for tools that change something, whose result depends
-/// on who calls, or that call agents who may come to make the same call: that call would wait for itself.
+/// Use it for tools that look something up and give every caller the same result. Do not use it for tools that change
+/// something, whose result depends on the caller, or that call agents which may make the same call: that call would
+/// wait for itself.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,23 +43,24 @@ use crate::tool_run::run_tool;
 /// # let _: &dyn agentouto::Tool = &weather;
 /// ```
 ///
-/// **The same call** has the same arguments as JSON: neither the order of keys matters nor how a number is written, so
-/// that `1`, `1.0` and `1e0` are one number. A key that is missing is not one that is null.
+/// **The same call** has equal arguments as JSON. The order of keys does not matter, and neither does the notation of a
+/// number: `1`, `1.0` and `1e0` are one number. A missing key is not the same as a key that is null.
 ///
-/// **At the same time** a call is carried out once, and all who make it wait for that run. It lasts as long as one of
-/// them waits; whoever is cancelled takes nothing from the others.
+/// **Concurrent calls** that are the same share one run of the tool. The run lasts as long as one of the callers waits;
+/// cancelling one caller does not affect the others.
 ///
-/// **Failures are not kept.** Those who wait for a run that fails all get its error; the next call runs the tool again.
-/// A panic is such an error.
+/// **Failures are not kept.** All callers that wait for a run that fails get its error; the next call runs the tool
+/// again. A panic is such an error.
 ///
-/// **The [`ToolContext`]** is that of the caller who began the run. Progress is shown to that caller's observers alone,
-/// and agents are called in that caller's name. When that caller is cancelled, its calls of agents end. The result of a run
-/// in which an agent's call was cancelled, success or failure, is not kept and not given to those who wait: one of them
-/// begins a run of its own. A run that called no agent goes on as if nothing had happened.
+/// **The [`ToolContext`]** is that of the caller that began the run. Progress is reported to that caller's observers
+/// alone, and agents are called in that caller's name. When that caller is cancelled, its calls of agents end. If an
+/// agent's call was cancelled in a run, the result of the run, success or failure, is not kept and not given to the
+/// other callers: one of them begins a run of its own. A run that called no agent is not affected by a cancellation of
+/// that caller.
 ///
-/// **Kept are** at most 1,000 results and 64 MiB of texts, attachments and arguments; those that were not asked for the
-/// longest leave first, and one that is larger than that by itself is not kept. What has expired leaves when it is asked
-/// for or when there is no more room.
+/// **The limits** are 1,000 results and 64 MiB of texts, attachments and arguments. The least recently used results are
+/// removed first, and a result that is larger than the limit by itself is not kept. An expired result is removed when
+/// it is asked for or when there is no more room.
 pub struct Cached {
     tool: Arc<dyn Tool>,
     bounds: Bounds,
@@ -65,27 +68,27 @@ pub struct Cached {
 }
 
 impl Cached {
-    /// The same tool, whose results are kept for 5 minutes.
+    /// Wraps a tool, and keeps its results for 5 minutes.
     pub fn around(tool: impl Tool) -> Self {
         let bounds = Bounds { time_to_live: Duration::from_secs(5 * 60), results: 1_000, bytes: 64 << 20 };
         Self { tool: Arc::new(tool), bounds, store: Arc::default() }
     }
 
-    /// How long a result is kept, from when it came, on tokio's clock. Default: 5 minutes.
+    /// Sets the time that a result is kept, counted from its arrival, on tokio's clock. Default: 5 minutes.
     #[must_use]
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.bounds.time_to_live = time;
         self
     }
 
-    /// How many results are kept. Default: 1,000. With 0 only those who call at the same time share one.
+    /// Sets the maximum number of results. Default: 1,000. With 0, only concurrent calls share a result.
     #[must_use]
     pub fn capacity(mut self, results: usize) -> Self {
         self.bounds.results = results;
         self
     }
 
-    /// How many bytes of texts, attachments and arguments are kept. Default: 64 MiB.
+    /// Sets the maximum size of texts, attachments and arguments, in bytes. Default: 64 MiB.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: usize) -> Self {
         self.bounds.bytes = bytes;
@@ -107,7 +110,7 @@ impl Cached {
         }
     }
 
-    /// What is kept, or the run that is under way, or else one that begins when it is first polled.
+    /// Returns the kept result, or the run that is under way, or a new run, which begins when it is first polled.
     fn find(&self, key: &Arc<str>, arguments: &Arguments, context: &ToolContext) -> Found {
         let mut store = self.store.lock();
         if let Some(content) = store.shelf.get(key, Instant::now()) {
@@ -146,20 +149,21 @@ enum Found {
     UnderWay(Run),
 }
 
-/// One run of the tool, shared by all callers who wait for it.
+/// One run of the tool, shared by all callers that wait for it.
 type Run = Shared<Running>;
 type Running = BoxFuture<'static, Ended>;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone)]
 struct Ended {
     result: Result<Content, ToolError>,
-    /// Whether an agent's call was cancelled in it. The result is then that of the caller who began it, if of any.
+    /// `true` if an agent's call was cancelled in the run. The result is then meant for the caller that began the run,
+    /// if for any.
     is_cancelled: bool,
 }
 
-/// The caller who began a run. It notes when a call of an agent was cancelled: the tool may turn that into words, so that
-/// its result does not show it.
+/// The caller that began a run. It notes when a call of an agent was cancelled, because the tool may turn that error
+/// into text, and then its result does not show the cancellation.
 struct WatchedCaller {
     caller: Caller,
     is_cancelled: Arc<AtomicBool>,
@@ -188,17 +192,18 @@ impl CallAgent for WatchedCaller {
     }
 }
 
-/// What is kept, and what is under way.
+/// The results that are kept, and the runs that are under way. No foreign code runs, and no run is dropped, while it is
+/// locked.
 #[derive(Default)]
 struct Store {
     shelf: LruCache,
-    /// By key, each with its number. Those who wait for a run own it.
+    /// The runs by key, each with its number. The callers that wait for a run own it.
     runs: HashMap<Arc<str>, (u64, WeakShared<Running>)>,
     begun: u64,
 }
 
-/// No user's code runs, and no run is dropped, while this is held.
-/// A run's place among those under way, which it leaves when it is over or nobody waits for it any more.
+/// The entry of a run in the store. It is removed on drop: when the run is over, or when no caller waits for it any
+/// more.
 struct Entry {
     store: Arc<Mutex<Store>>,
     key: Arc<str>,
@@ -219,7 +224,8 @@ impl Tool for Cached {
         self.tool.spec()
     }
 
-    /// A tool that blocks is run on a thread of its own from here, so that nobody holds one in order to wait.
+    /// Runs the tool or waits for its run. A tool that blocks is moved to a thread from here, so that a caller that
+    /// only waits keeps none.
     fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(self.result(arguments, context))
     }
