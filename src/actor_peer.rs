@@ -108,7 +108,7 @@ pub struct ReplyPort {
 }
 
 impl ReplyPort {
-    /// Sends the answer. If the caller has cancelled the call, the answer is dropped and observers are told.
+    /// Sends the answer. If the caller has cancelled the call, the answer is dropped and observers are notified.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
         if self.call.scope().is_cancelled() {
             self.call.withdraw();

@@ -115,7 +115,7 @@ impl Agent {
     }
 }
 
-/// The settings for a model's reasoning before it replies.
+/// The settings for the reasoning of a model before it replies.
 ///
 /// A provider that supports only one of effort and budget uses that one and ignores the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
-//! The two tools that are part of the runtime, and the arguments that a model wrote for any tool.
+//! The two built-in tools, and the parser of the arguments that a model wrote for any tool.
 //!
-//! What a model wrote is text until [`arguments`] has read it. Nothing is guessed or repaired that could
-//! change what a tool is asked to do.
+//! Arguments are text until [`arguments`] has parsed them. Nothing is guessed or repaired that could change what a tool
+//! is asked to do.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::name::Name;
 use crate::name::{CALL_AGENT, FINISH};
 use crate::tool_call::{Arguments, ToolSpec};
 
-/// The longest text of arguments that is read, in bytes.
+/// The maximum length of arguments that are parsed, in bytes.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = 16 << 20;
 
-/// What every model is told of `call_agent` and `finish`.
+/// The specifications of `call_agent` and `finish`, which every model is offered.
 pub(crate) fn specs() -> [ToolSpec; 2] {
     [
         ToolSpec {
@@ -48,7 +48,7 @@ pub(crate) fn specs() -> [ToolSpec; 2] {
     ]
 }
 
-/// Reads the arguments of `call_agent`: whom to call, and with what.
+/// Reads the arguments of `call_agent`: the agent's name and the message.
 pub(crate) fn call_agent(written: &str) -> Result<(Name, Arc<str>), String> {
     #[derive(Deserialize)]
     struct CallAgent<'a> {
@@ -77,15 +77,15 @@ pub(crate) fn finish(written: &str) -> Result<Arc<str>, String> {
     }
 }
 
-/// Reads arguments that are just what the model was told to write, as nearly all are, without a copy. All others are
-/// read with more patience.
+/// Parses arguments that have exactly the expected form, as nearly all have, without a copy. `None`: the arguments need
+/// [`arguments`], which accepts more.
 fn parse_exact<'a, T: Deserialize<'a>>(written: &'a str) -> Option<T> {
-    // Derived code would take an array for a struct as well.
+    // Derived code would also accept an array in place of an object.
     let may_be = written.len() <= MAX_ARGUMENTS_BYTES && written.starts_with('{');
     may_be.then(|| serde_json::from_str(written).ok()).flatten()
 }
 
-/// A required argument as text. Models that write a number or an object mean its text.
+/// Returns a required argument as text. A model that writes a number or an object means its text.
 fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
     match arguments.remove(name) {
         None | Some(Value::Null) => Err(format!("missing required argument `{name}`")),
@@ -94,16 +94,16 @@ fn text(arguments: &mut Arguments, name: &str) -> Result<String, String> {
     }
 }
 
-/// Reads what a model wrote as a tool's arguments.
+/// Parses the arguments that a model wrote for a tool.
 ///
-/// That must be a JSON object. Two habits of models and servers are understood, since they leave no
-/// doubt: nothing at all stands for no arguments, and the object may be wrapped in a JSON string. Of a
-/// key that occurs twice the last value holds.
+/// They must be a JSON object. Two habits of models and servers are accepted, because their meaning is clear: empty
+/// text stands for no arguments, and the object may be wrapped in a JSON string. If a key occurs twice, the last value
+/// is used.
 ///
 /// # Errors
 ///
-/// In words for the model: anything else, cut or trailing text, more than 16 MiB, more than 128 levels,
-/// a number out of range, half a surrogate pair.
+/// A text for the model, for anything else: cut or trailing text, more than 16 MiB, more than 128 levels, a number out
+/// of range, half a surrogate pair.
 pub(crate) fn arguments(written: &str) -> Result<Arguments, String> {
     if written.len() > MAX_ARGUMENTS_BYTES {
         return Err(format!("the arguments have {} bytes; at most {MAX_ARGUMENTS_BYTES} are read", written.len()));
@@ -130,7 +130,7 @@ fn parse_json(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("the arguments are not valid JSON: {error}"))
 }
 
-/// A JSON value whose repeated keys are noticed, which [`Value`] passes over in silence.
+/// A JSON value whose repeated keys are logged; [`Value`] ignores them silently.
 struct Json(Value);
 
 impl<'de> Deserialize<'de> for Json {

@@ -1,4 +1,4 @@
-//! Ids of calls: of those that a user begins, from a source, and of those below a tool or an actor, by number.
+//! Sources of call ids: one for calls that users begin, and numbered ids for calls below a tool or an actor.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ pub(crate) struct CallIdSource(Option<Given>);
 
 struct Given {
     source: Mutex<DrawId>,
-    /// The thread on which the source runs.
+    /// The thread on which the source is running now.
     running: Mutex<Option<ThreadId>>,
-    /// The ids of calls that are under way.
+    /// The ids of the calls that are running.
     open: Mutex<HashSet<CallId>>,
 }
 
-/// A source of ids that a program gives.
+/// A source of ids that the program provides.
 pub(crate) type DrawId = Box<dyn FnMut() -> CallId + Send>;
 
 impl CallIdSource {
@@ -32,7 +32,7 @@ impl CallIdSource {
         }))
     }
 
-    /// The next id; a random one if it is the source itself that makes a call.
+    /// Returns the next id, or a random one if the source itself makes the call.
     pub(crate) fn draw(&self) -> CallId {
         let Some(Given { source, running, .. }) = &self.0 else { return CallId::random() };
         let this = Some(thread::current().id());
@@ -44,11 +44,11 @@ impl CallIdSource {
         draw()
     }
 
-    /// Notes that a call of that id is under way, as long as the value is there. Random ids need no note.
+    /// Reserves the id of a running call until the returned value is dropped. Random ids are not reserved.
     ///
     /// # Errors
     ///
-    /// When there is one already.
+    /// When the id is reserved already.
     pub(crate) fn reserve(self: &Arc<Self>, id: CallId) -> Result<Option<Box<ReservedId>>, CallError> {
         match &self.0 {
             None => Ok(None),
@@ -60,7 +60,7 @@ impl CallIdSource {
     }
 }
 
-/// Notes the thread on which a source runs, also when it panics.
+/// A guard that records the thread on which a source runs, and clears the record even after a panic.
 struct Running<'a>(&'a Mutex<Option<ThreadId>>);
 
 impl<'a> Running<'a> {
@@ -76,7 +76,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The id of a call that a user began, as long as it is under way.
+/// The id of a call that a user began, reserved until this is dropped.
 pub(crate) struct ReservedId {
     source: Arc<CallIdSource>,
     id: CallId,

@@ -1,7 +1,7 @@
-//! The way of a Forward from its caller to the callee, and of the result back: [`Delivery`].
+//! The delivery of a Forward to its callee, and of the result back to its caller: [`Delivery`].
 //!
-//! A callee begins when the delivery is first polled, unless the call is cancelled, and needs no further poll to end. A delivery that is dropped
-//! withdraws the Forward.
+//! The callee starts when the delivery is first polled, unless the call is cancelled, and needs no further poll to end.
+//! Dropping a delivery withdraws the Forward.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -25,23 +25,24 @@ use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
 use crate::tool_call::{Progress, ToolCallId, ToolError};
 
-/// The door through which a Forward leaves.
+/// The way to send a Forward; the router implements it.
 pub(crate) trait Deliver: Send + Sync {
     /// Sends a Forward at once.
     fn deliver(self: Arc<Self>, forward: Forward, scope: &Scope, parent: Parent) -> Delivery;
 }
 
-/// A callee that has not begun.
+/// A callee that has not started.
 pub(crate) trait Serve: Send {
-    /// Begins to serve the call. Without a way to stop it, the call is over already.
+    /// Starts to serve the call. Returns the handle to stop it, or `None` if the call is over already.
     fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle>;
 }
 
-/// A Forward on its way; awaited, it gives the result of its Return.
+/// The pending result of a Forward. Awaiting it gives the result of the Return.
 pub(crate) enum Delivery {
-    /// It was not sent. The error is made when it is asked for, because to find the names that were meant takes time.
+    /// The Forward was not sent. The error is made when the delivery is polled, because the search for similar names
+    /// takes time.
     Refused(Option<Box<dyn FnOnce() -> CallError + Send>>),
-    /// It was sent.
+    /// The Forward was sent, or has its result already.
     Sent { call: Arc<Outcome>, waiting: Option<(CallToken, Box<dyn Serve>)>, stop: Option<StopHandle> },
 }
 
@@ -51,12 +52,12 @@ impl Delivery {
         Self::Refused(Some(Box::new(error)))
     }
 
-    /// A Forward whose callee begins when this is first polled.
+    /// A Forward whose callee starts when this is first polled.
     pub(crate) fn to(callee: Box<dyn Serve>, call: CallToken) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: Some((call, callee)), stop: None }
     }
 
-    /// A Forward whose result is there already.
+    /// A Forward that has its result already.
     pub(crate) fn resolved(call: CallToken) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: None, stop: None }
     }
@@ -94,18 +95,18 @@ impl Drop for Delivery {
     }
 }
 
-/// A way to stop a callee that serves a call.
+/// A handle to stop the callee of a call.
 pub(crate) enum StopHandle {
-    /// Kills an invocation. The call is over when it has ended.
+    /// Kills an invocation. The call is over when the invocation has ended.
     Kill(ActorCell),
-    /// Cancels what an actor that is a peer does for the call, whose answer is not waited for.
+    /// Cancels what an actor does for the call as a peer, without waiting for the actor's answer.
     Forget(Weak<ActorPart>),
 }
 
 impl StopHandle {
     fn stop(self, call: &Outcome) {
         match self {
-            // A scope that is cancelled has reached the invocation already.
+            // The cancellation of the scope has stopped the invocation already.
             Self::Kill(_) if call.scope().is_cancelled() => {}
             Self::Kill(invocation) => invocation.kill(),
             Self::Forget(part) => {
@@ -118,11 +119,11 @@ impl StopHandle {
     }
 }
 
-/// The part that an actor has in a call, which it serves as a peer. It ends with the first of these: the actor's answer, the
-/// actor's end, the cancellation of the call.
+/// The part of a call that an actor serves as a peer. It ends with the first of these: the actor's answer, the actor's
+/// end, the cancellation of the call.
 pub(crate) struct ActorPart {
     token: Mutex<Option<CallToken>>,
-    /// What the actor does for the call.
+    /// The scope of what the actor does for the call.
     below: Scope,
     _deliver: Arc<dyn Deliver>,
 }
@@ -132,7 +133,7 @@ impl ActorPart {
         Self { token: Mutex::new(Some(call)), below, _deliver: deliver }
     }
 
-    /// Ends the part, if it has not ended. What is below may go on.
+    /// Ends the part, if it has not ended. The calls below it may continue.
     pub(crate) fn end(&self) {
         let token = self.token.lock().take();
         drop(token);
@@ -140,36 +141,36 @@ impl ActorPart {
 }
 
 impl Drop for ActorPart {
-    /// The task that waits for the actor is over, or tokio has dropped it.
+    /// Cancels the calls below: the task that waits for the actor is over, or tokio has dropped it.
     fn drop(&mut self) {
         self.below.cancel();
     }
 }
 
-/// A call whose caller yields even if it is refused at once.
+/// Awaits a call in such a way that the caller yields even if every call is refused at once.
 pub(crate) async fn cooperative<T>(calling: impl Future<Output = T>) -> T {
     let result = calling.await;
     coop::consume_budget().await;
     result
 }
 
-/// Ends a call that has its result a while later, if what it left running does not end.
+/// Waits for [`STALLED`], and then ends a call that has its result already, even if parts of it have not ended.
 pub(crate) async fn end_after_grace(call: Arc<Outcome>) {
     tokio::time::sleep(STALLED).await;
     call.end();
 }
 
-/// Says that there is no tokio runtime here, without which nothing can begin.
+/// Returns an error if there is no tokio runtime here, without which nothing can start.
 pub(crate) fn check_tokio(callee: &Name) -> Result<(), CallError> {
     let reason = || "a call must be polled within a tokio runtime".into();
     Handle::try_current().map(drop).map_err(|_| CallError::Unreachable { name: Arc::clone(callee), reason: reason() })
 }
 
-/// Calls agents for a tool or an actor, in its name, as long as its own call goes on.
+/// The caller of a tool or an actor, which calls agents in its name as long as its own call goes on.
 pub(crate) struct ScopedCaller {
-    /// Held by who serves the call, as long as that goes on: a caller that is kept keeps no runtime.
+    /// Weak, because the part that serves the call owns it: a caller that is kept for longer does not keep the runtime.
     pub(crate) deliver: Weak<dyn Deliver>,
-    /// Ends with the tool, or with the actor's answer.
+    /// Cancelled when the tool ends, or when the actor answers.
     pub(crate) scope: Scope,
     /// The call that is served.
     pub(crate) call: Arc<Outcome>,
@@ -203,7 +204,7 @@ impl CallAgent for ScopedCaller {
     }
 
     fn run_blocking(&self, work: Work) -> Work {
-        // The thread may take this up before the tokio runtime has dropped what is cancelled.
+        // The thread may run this before the tokio runtime has dropped the cancelled task.
         let scope = self.scope.clone();
         let running = self
             .scope
@@ -213,7 +214,7 @@ impl CallAgent for ScopedCaller {
     }
 }
 
-/// What a tool does.
+/// The work of a tool.
 type Work = BoxFuture<'static, Result<Content, ToolError>>;
 
 const NO_THREAD: &str = "no thread could be started for a tool that blocks";

@@ -29,7 +29,7 @@ pub enum CallError {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_tool: bool,
     },
-    /// The callee's model could not be asked.
+    /// The request to the callee's model failed.
     #[error("[{provider}] {error}")]
     Provider {
         /// The name under which the provider is registered.

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Returns an error and its causes on one line. A cause that the text has already is not repeated.
+/// Returns an error and its causes on one line. A cause that the text contains already is not repeated.
 pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

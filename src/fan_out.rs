@@ -1,4 +1,4 @@
-//! The actions of one turn, run at once. Their outputs come in order.
+//! The actions of one turn, run concurrently, with their outputs in order.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,7 +14,7 @@ use crate::delivery::Delivery;
 use crate::tool_call::ToolOutput;
 use crate::tool_run::{ToolRun, aborted, call_output};
 
-/// One action under way.
+/// One action of a turn.
 pub(crate) enum ActionFuture {
     Call(Delivery),
     NotStarted(Option<Box<ToolRun>>),
@@ -46,13 +46,13 @@ impl Future for ActionFuture {
     }
 }
 
-/// How many actions are started before those started get a turn.
+/// The number of actions that are started before those already started are polled again.
 const START_BATCH: usize = 64;
 
-/// Carries out all actions concurrently; their outputs come in order.
+/// Carries out all actions concurrently, and returns their outputs in order.
 ///
-/// The first of very many may be over before the last is started: what they needed is used again, and no thread is
-/// kept for long.
+/// Of very many actions, the first may end before the last is started. Their memory is then used again, and no thread
+/// is blocked for long.
 pub(crate) async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOutput> {
     if let [only] = &mut actions[..] {
         let is_call = matches!(only, ActionFuture::Call(_));
@@ -73,7 +73,7 @@ pub(crate) async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOut
         if waiting.len() == 0 {
             break;
         }
-        // Unconstrained, because a budget that runs out half-way would have tokio poll all the others in vain.
+        // Unconstrained, because a budget that runs out half-way would make tokio poll all the others in vain.
         while let Poll::Ready(Some(output)) = poll!(coop::unconstrained(running.next())) {
             outputs.push(output);
         }

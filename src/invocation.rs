@@ -1,7 +1,7 @@
 //! The actor that serves one Forward. [`AgentLoop::run`] is the agent loop.
 //!
-//! An agent reaches the world through its provider, its tools and `deliver` alone. Between them the loop is deterministic.
-//! The actor is not linked to another one; its caller holds a guard that kills it.
+//! An agent has effects only through its provider, its tools and `deliver`. Apart from these, the loop is
+//! deterministic. The actor is not linked to another one; its caller holds a guard that kills it.
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ use crate::tool_call::{Arguments, ToolCall, ToolOutput};
 use crate::tool_run::ToolRun;
 use crate::turn::{self, Action, Step};
 
-/// The actor. Its state is its part of the call: the call is over at the very end of the actor's task, so that the thread
-/// which the caller wakes is the one that has nothing more to do.
+/// The actor. Its state holds a token of the call, so the call is over at the very end of the actor's task. The thread
+/// that then wakes the caller has nothing more to do.
 pub(crate) struct Invocation;
 
-/// What serves a Forward in an invocation: the model of an agent, or the answerer of a user.
+/// The callee of an invocation: the model of an agent, or the answerer of a user.
 pub(crate) enum Callee {
     Agent {
         entry: Arc<AgentEntry>,
@@ -52,7 +52,7 @@ impl Serve for Callee {
     /// Starts an invocation.
     fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let outcome = Arc::clone(call.outcome());
-        // It is ready at once, since `pre_start` waits for nothing.
+        // The future is ready at once, because `pre_start` waits for nothing.
         let spawning = Invocation::spawn(None, Invocation, Start { call, callee: Some(self) });
         match coop::unconstrained(spawning).now_or_never() {
             Some(Ok((invocation, _))) => Some(StopHandle::Kill(invocation.get_cell())),
@@ -66,14 +66,14 @@ impl Serve for Callee {
     }
 }
 
-/// What an invocation is started with, and its state: its part of the call, and what serves it.
+/// The argument and the state of an invocation: a token of the call, and the callee.
 pub(crate) struct Start {
     call: CallToken,
     callee: Option<Box<Callee>>,
 }
 
-/// How every invocation ends. An actor that returns an error from `post_start` ends at once, without a look at the
-/// messages, of which an invocation gets none.
+/// The error with which every invocation ends. An actor that returns an error from `post_start` ends at once and does
+/// not read its messages; an invocation gets none.
 #[derive(Debug, thiserror::Error)]
 #[error("the invocation has ended")]
 struct Ended;
@@ -89,7 +89,7 @@ impl Actor for Invocation {
 
     async fn post_start(&self, _: ActorRef<()>, Start { call, callee }: &mut Start) -> Result<(), ActorProcessingErr> {
         if let Some(callee) = callee.take() {
-            // Boxed by `contain`: every future around it would hold room for it twice.
+            // Boxed by `catch_panic`, because otherwise every future around it would reserve its size twice.
             let serving = catch_panic(serve(call.clone(), *callee));
             if let Some(result) = call.scope().unless_cancelled(serving).await {
                 let name = || Arc::clone(&call.forward().receiver);
@@ -109,7 +109,7 @@ async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
         Callee::Agent { entry, snapshot, deliver } => {
             let mut agent = AgentLoop::new(&call, entry, snapshot, deliver);
             let result = agent.run().instrument(span.span()).await;
-            // With it goes the last of the peers and tools that have left meanwhile.
+            // This may drop the last reference to peers and tools that were removed meanwhile.
             drop_catching(agent);
             result
         }
@@ -119,16 +119,16 @@ async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
     result
 }
 
-/// What one invocation of an agent knows and does.
+/// The state of one invocation of an agent.
 struct AgentLoop<'a> {
     call: &'a CallToken,
     entry: Arc<AgentEntry>,
     snapshot: Arc<Snapshot>,
     deliver: Arc<dyn Deliver>,
-    /// Held, so that other invocations of the agent share it.
+    /// Held so that other invocations of the agent share the prompt.
     _prompt: Arc<Prompt>,
     request: Request,
-    /// How many tool calls came before those of the current turn.
+    /// The number of tool calls before those of the current turn.
     calls: u64,
 }
 
@@ -158,9 +158,9 @@ impl<'a> AgentLoop<'a> {
         }
     }
 
-    /// Asks the model once.
+    /// Sends one request to the model.
     async fn request_reply(&self) -> Result<Reply, CallError> {
-        // A model and tools that answer at once must not keep a cancellation from being seen.
+        // The loop must notice a cancellation even if the model and the tools answer at once.
         coop::consume_budget().await;
         model_call::request(self.call, &self.request, &self.entry).await.map_err(|error| self.provider_failed(error))
     }
@@ -169,7 +169,7 @@ impl<'a> AgentLoop<'a> {
         CallError::Provider { provider: Arc::clone(&self.entry.provider_name), error }
     }
 
-    /// Carries out all actions of a turn at once, and records what came of them in order.
+    /// Carries out all actions of a turn at once, and records their outputs in order.
     async fn run_actions(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
         // The model may have answered in the poll in which the call was cancelled.
         if self.call.scope().is_cancelled() {

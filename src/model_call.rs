@@ -1,4 +1,4 @@
-//! One request to a model, as observers see it.
+//! One request to a model, with its events and its span.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::snapshot::AgentEntry;
 use crate::span;
 
-/// Asks the model once, and records what it cost, also when it is not awaited to its end.
+/// Sends one request to the model, and records its usage, even if the future is dropped before its end.
 pub(crate) async fn request(
     call: &Outcome,
     request: &Request,
@@ -37,7 +37,7 @@ pub(crate) async fn request(
     reply
 }
 
-/// A request to a model that is under way. Dropped before it is over, it says what is known of the cost.
+/// A running request to a model. If it is dropped before its end, it emits the usage that is known so far.
 struct ModelCallGuard<'a> {
     call: &'a Outcome,
     begun: Instant,

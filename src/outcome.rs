@@ -1,8 +1,8 @@
-//! The outcome of a Forward: one Return, recorded once, whatever becomes of its callee and its caller.
+//! The outcome of a Forward: one Return, recorded once, whatever happens to its callee and its caller.
 //!
-//! A call is over when no part of it is alive any more: neither its invocation, nor any of its tools, nor a call that it
-//! made. Then its Return is made; sooner only if parts that were to end do not. No event of the call follows it but that
-//! of a Return which comes too late, and nothing waits for a caller to be polled.
+//! A call is over when no part of it is alive: neither its invocation, nor any of its tools, nor a call that it made.
+//! Its Return is made then, or earlier if parts that should end do not. The only event of the call that can follow is
+//! that of a Return which came too late. Nothing waits for a caller to be polled.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -21,30 +21,30 @@ use crate::observers::OpenStreams;
 use crate::panics::catch_and_log;
 use crate::scope::{Open, Scope};
 
-/// A Forward that was sent, and what came of it.
+/// A Forward, its result, and the count of the running parts of its call.
 pub(crate) struct Outcome {
     forward: Arc<Forward>,
     scope: Scope,
     /// The number of [`CallToken`]s.
     tokens: AtomicUsize,
-    /// The first result that was given.
+    /// The first result that was set.
     result: OnceLock<Result<Content, CallError>>,
     phase: AtomicU8,
     caller: AtomicWaker,
     parent: Mutex<Option<Parent>>,
-    /// The place among those that are alive.
+    /// The key of the call in its tracker.
     place: OnceLock<usize>,
 }
 
-/// What a call holds until it is over.
+/// The value that a call holds until it is over.
 pub(crate) enum Parent {
-    /// The call that made it, of which it is a part.
+    /// The token of the call that made it, of which it is a part.
     Call(CallToken),
-    /// The streams of the runtime, and its id where a source gave it.
+    /// The streams of the runtime, and the call's reserved id if a source gave it.
     Runtime { _streams: Arc<OpenStreams>, _id: Option<Box<ReservedId>> },
 }
 
-/// The Forward is not sent, and perhaps never will be.
+/// The Forward is not sent, and may never be.
 const UNSENT: u8 = 0;
 const OPEN: u8 = 1;
 /// The Return is being recorded.
@@ -52,7 +52,7 @@ const ENDING: u8 = 2;
 const OVER: u8 = 3;
 
 impl Outcome {
-    /// A Forward that is about to be sent. It is over when the last token is dropped.
+    /// Opens the call of a Forward that is about to be sent. The call is over when the last token is dropped.
     pub(crate) fn open(forward: Arc<Forward>, scope: Scope, parent: Parent) -> CallToken {
         let outcome = Arc::new(Self {
             forward,
@@ -69,15 +69,15 @@ impl Outcome {
         CallToken(outcome)
     }
 
-    /// Sends the Forward: logs and streams are told.
+    /// Marks the Forward as sent, and emits its event to the log and to streams.
     pub(crate) fn send(&self) {
         if self.phase.compare_exchange(UNSENT, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.emit(|| EventKind::Forward { forward: Arc::clone(&self.forward) });
         }
     }
 
-    /// Answers with an error instead of sending the Forward: its log is told, but no stream of the runtime, which may
-    /// end before the Return.
+    /// Ends with an error instead of sending the Forward. Its event goes to the log, but to no stream of the runtime,
+    /// which may end before the Return.
     pub(crate) fn refuse(&self, error: CallError) {
         self.scope.emit_to_log(&self.forward, || EventKind::Forward { forward: Arc::clone(&self.forward) });
         self.resolve(Err(error));
@@ -91,7 +91,7 @@ impl Outcome {
         &self.scope
     }
 
-    /// One more part of the call, unless it is over.
+    /// Returns a token for one more part of the call, unless the call is over.
     pub(crate) fn token(self: &Arc<Self>) -> Option<CallToken> {
         let more = |tokens| (tokens > 0).then_some(tokens + 1);
         self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -99,7 +99,7 @@ impl Outcome {
         (token.phase.load(Ordering::Acquire) == OPEN).then_some(token)
     }
 
-    /// Gives the result, unless there is one. A late one is dropped, and observers are told.
+    /// Sets the result, unless there is one. A late result is dropped, and observers are notified.
     pub(crate) fn resolve(&self, result: Result<Content, CallError>) {
         if let Err(late) = self.result.set(result)
             && late != Err(CallError::Cancelled)
@@ -110,7 +110,8 @@ impl Outcome {
         }
     }
 
-    /// The caller no longer waits: unless there is a result, it is that the call was cancelled.
+    /// Withdraws the call, because the caller no longer waits. Unless there is a result, it becomes
+    /// [`CallError::Cancelled`].
     pub(crate) fn withdraw(&self) {
         let _ = self.result.set(Err(CallError::Cancelled));
     }
@@ -119,7 +120,7 @@ impl Outcome {
         self.phase.load(Ordering::Acquire) == OVER
     }
 
-    /// The result, once it is recorded.
+    /// Polls for the result, which is ready once the Return is recorded.
     pub(crate) fn poll_result(&self, context: &mut Context<'_>) -> Poll<Result<Content, CallError>> {
         self.caller.register(context.waker());
         match (self.phase.load(Ordering::Acquire), self.result.get()) {
@@ -128,31 +129,31 @@ impl Outcome {
         }
     }
 
-    /// Tells logs and streams of a step of this call, unless it is over.
+    /// Emits an event of this call to the log and to streams, unless the call is over.
     pub(crate) fn emit(&self, kind: impl FnOnce() -> EventKind) {
         if self.phase.load(Ordering::Acquire) == OPEN {
             self.scope.emit(&self.forward, kind);
         }
     }
 
-    /// Tells streams of a step that no log has use for, unless the call is over.
+    /// Emits an event that no log keeps to streams, unless the call is over.
     pub(crate) fn emit_to_streams(&self, kind: impl FnOnce() -> EventKind) {
         if self.scope.is_streamed() {
             self.emit(kind);
         }
     }
 
-    /// Whether more than one part of the call is alive.
+    /// Returns whether more than one part of the call is alive.
     pub(crate) fn has_leftovers(&self) -> bool {
         self.tokens.load(Ordering::Acquire) > 1
     }
 
-    /// Ends the call, whatever is alive of it.
+    /// Ends the call, even if parts of it are alive.
     pub(crate) fn end(&self) {
         record_all(self.record());
     }
 
-    /// Records the Return, once. Gives the parent call, if this was its last part.
+    /// Records the Return, once. Returns the parent call if this was its last part.
     fn record(&self) -> Option<Arc<Self>> {
         let end = |phase| (phase < ENDING).then_some(ENDING);
         let before = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok()?;
@@ -168,7 +169,7 @@ impl Outcome {
         if let Some(place) = self.place.get() {
             self.scope.tracker().remove(*place);
         }
-        // Before the caller is woken, who would see a part that is alive still.
+        // Before the caller is woken, because it would see a part that is still alive.
         let next = match self.parent.lock().take() {
             Some(Parent::Call(token)) => token.give_up(),
             Some(Parent::Runtime { .. }) | None => None,
@@ -179,8 +180,7 @@ impl Outcome {
     }
 }
 
-/// Records the Returns of calls of which the last part is gone, one after the other, because a chain of calls may be
-/// long.
+/// Records the Returns of calls whose last part has ended. It is a loop, because a chain of calls may be long.
 fn record_all(mut next: Option<Arc<Outcome>>) {
     while let Some(call) = next {
         next = call.record();
@@ -189,7 +189,7 @@ fn record_all(mut next: Option<Arc<Outcome>>) {
 
 impl Open for Outcome {
     fn close(&self) {
-        // One that is not sent yet is about to look whether it may be.
+        // A call that is not sent yet checks for the cancellation before it is sent.
         if self.phase.load(Ordering::Acquire) != UNSENT {
             self.withdraw();
             self.end();
@@ -197,7 +197,7 @@ impl Open for Outcome {
     }
 }
 
-/// A part of a call that is alive. When the last one is dropped, the call is over.
+/// One part of a call that is still running. When the last token is dropped, the call is over.
 pub(crate) struct CallToken(Arc<Outcome>);
 
 impl CallToken {
@@ -205,7 +205,8 @@ impl CallToken {
         &self.0
     }
 
-    /// Gives up the part. Gives the call if it was the last, to be recorded: a drop would record it within.
+    /// Gives up the part. Returns the call if this was the last part, for the caller to record: a drop would record it
+    /// recursively.
     fn give_up(self) -> Option<Arc<Outcome>> {
         let call = Arc::clone(&self.0);
         call.tokens.fetch_add(1, Ordering::Relaxed);
@@ -235,9 +236,10 @@ impl Drop for CallToken {
     }
 }
 
-/// One part less. Gives the call if it was the last.
+/// Counts one part less. Returns the call if this was the last part.
 fn release(call: Arc<Outcome>) -> Option<Arc<Outcome>> {
-    // One that is not sent holds nobody up, however many of them there are.
+    // The end of a call that was not sent does not count: any number of them must not extend the wait for calls that
+    // are stalled.
     if call.phase.load(Ordering::Relaxed) != UNSENT {
         call.scope.tracker().progressed();
     }

@@ -1,4 +1,4 @@
-//! Panics, and where they end: a panic of foreign code becomes a value here, wherever it happens.
+//! Catching of panics: a panic of foreign code becomes a value here, wherever it happens.
 //!
 //! Three places can panic: the code, the drop of what it held, and the drop of the panic's own payload.
 
@@ -9,12 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A future whose panics end here: one while it is polled is its output, one while it is dropped is logged.
+/// A future that catches panics: one during a poll becomes its output, one during its drop is logged.
 ///
-/// It is dropped as soon as it is over.
+/// The inner future is dropped as soon as it is complete.
 pub(crate) struct CatchPanic<F: Future>(Option<Pin<Box<F>>>);
 
-/// Contains the panics of a future.
+/// Wraps a future so that its panics are caught.
 pub(crate) fn catch_panic<F: Future>(future: F) -> CatchPanic<F> {
     CatchPanic(Some(Box::pin(future)))
 }
@@ -23,7 +23,7 @@ impl<F: Future> Future for CatchPanic<F> {
     type Output = Result<F::Output, Arc<str>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Polled after its end, it stays pending, as a fused future does.
+        // A poll after the end returns pending, as that of a fused future does.
         let Some(future) = &mut self.0 else { return Poll::Pending };
         let output = match catch(|| future.as_mut().poll(context)) {
             Ok(polled) => Ok(ready!(polled)),
@@ -40,24 +40,24 @@ impl<F: Future> Drop for CatchPanic<F> {
     }
 }
 
-/// Runs foreign code. A panic of that is an error.
+/// Runs foreign code. A panic becomes an error.
 pub(crate) fn catch<T>(code: impl FnOnce() -> T) -> Result<T, Arc<str>> {
     catch_unwind(AssertUnwindSafe(code)).map_err(panic_text)
 }
 
-/// Runs foreign code that is no part of a call. A panic of that is logged.
+/// Runs foreign code that is not part of a call. A panic is logged.
 pub(crate) fn catch_and_log(what: &'static str, code: impl FnOnce()) {
     if let Err(panic) = catch(code) {
         tracing::warn!(panic = &*panic, "a panic {what}");
     }
 }
 
-/// Drops a value of foreign code. A panic of that is logged.
+/// Drops a value of foreign code. A panic is logged.
 pub(crate) fn drop_catching<T>(value: T) {
     catch_and_log("while a value was dropped", || drop(value));
 }
 
-/// The text of a panic. Its payload is dropped, or forgotten if that panics too.
+/// Returns the text of a panic. Its payload is dropped. If that panics too, the second payload is forgotten.
 fn panic_text(panic: Box<dyn Any + Send>) -> Arc<str> {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("a value that is not text").into();

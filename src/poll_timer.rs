@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use crate::event::EventKind;
 use crate::outcome::Outcome;
 
-/// A future whose polls are timed, because one that blocks holds up every other on its thread. It gives its output and how
-/// long it took.
+/// A future that times the polls of another one, because a poll that blocks delays every other task on its thread. Its
+/// output includes the total time.
 pub(crate) struct PollTimer<'a, F> {
     future: F,
     begun: Instant,
@@ -24,7 +24,7 @@ pub(crate) struct PollTimer<'a, F> {
 const MAX_POLL: Duration = Duration::from_millis(100);
 
 impl<'a, F> PollTimer<'a, F> {
-    /// Counts the first poll from when the future was begun to be made.
+    /// Times the first poll from `begun`, which is before the future was made.
     pub(crate) fn new(future: F, begun: Instant, call: &'a Outcome, what: &'static str, name: &'a str) -> Self {
         Self { future, begun, is_polled: false, call, what, name }
     }

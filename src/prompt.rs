@@ -1,4 +1,4 @@
-//! Who there is, and the system prompt that tells an agent so. Pure; a roster never changes.
+//! The roster of peers, and the system prompt that lists them for an agent. Pure; a roster never changes.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::name::NameMap;
 use crate::spelling::Spellings;
 use parking_lot::Mutex;
 
-/// The peers that can be called, in the order in which they joined, as they stood at one moment.
+/// The peers that can be called at one moment, in the order in which they joined.
 #[derive(Default)]
 pub(crate) struct Roster {
     peers: NameMap<(Name, Arc<str>)>,
@@ -18,15 +18,15 @@ pub(crate) struct Roster {
     spellings: OnceLock<Spellings>,
 }
 
-/// A finished system prompt, shared by all invocations of its agent that are alive.
+/// A finished system prompt, shared by all running invocations of its agent.
 pub(crate) struct Prompt {
     agent: Arc<Agent>,
     pub(crate) text: Arc<str>,
 }
 
-/// The prompts that were written: those in use, and the last ones while they are small.
+/// The prompts that were written: those in use, and the latest ones while they are small.
 ///
-/// Every prompt lists all peers, so to keep one for each of them would take memory with the square of their number.
+/// Every prompt lists all peers, so keeping a prompt for each peer would take memory with the square of their number.
 #[derive(Default)]
 struct Prompts {
     written: HashMap<Name, Weak<Prompt>>,
@@ -34,11 +34,11 @@ struct Prompts {
     bytes: usize,
 }
 
-/// How much text of prompts is kept that no invocation uses, in bytes.
+/// The maximum size of the prompts that are kept without an invocation, in bytes.
 const MAX_KEPT_BYTES: usize = 1 << 20;
 
 impl Roster {
-    /// The roster with more peers: names, each with what the others are told of it.
+    /// Returns the roster with more peers: names, each with the description that other agents read.
     ///
     /// # Errors
     ///
@@ -51,13 +51,13 @@ impl Roster {
         Ok(Self { peers, ..Self::default() })
     }
 
-    /// The roster without one peer; `None` if there is none of that name.
+    /// Returns the roster without one peer; `None` if there is none of that name.
     pub(crate) fn without(&self, name: &str) -> Option<Self> {
         let mut peers = self.peers.clone();
         peers.remove(name).then(|| Self { peers, ..Self::default() })
     }
 
-    /// The names, each with what the others are told of it.
+    /// The names, each with the description that other agents read.
     pub(crate) fn peers(&self) -> impl Iterator<Item = &(Name, Arc<str>)> {
         self.peers.iter()
     }
@@ -79,9 +79,10 @@ impl Roster {
         self.spellings.get_or_init(|| Spellings::new(self.names())).nearest(wanted)
     }
 
-    /// The system prompt of an agent: who it is, who the others are, how to call them and how to end.
+    /// Returns the system prompt of an agent: its name and instructions, the other peers, how to call them and how to
+    /// end.
     ///
-    /// It is written once while an invocation holds it, and a small one for longer than that.
+    /// The prompt is written once while an invocation holds it. A small one is kept for longer than that.
     pub(crate) fn prompt(&self, agent: &Arc<Agent>) -> Arc<Prompt> {
         let mut prompts = self.prompts.lock();
         let written = prompts.written.get(&agent.name).and_then(Weak::upgrade);

@@ -1,4 +1,4 @@
-//! From a Forward to the agent, actor or user that serves it.
+//! The router: it finds the agent, actor or user that serves a Forward.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::scope::Scope;
 use crate::snapshot::{AgentEntry, Registry, Snapshot};
 use crate::toolbox::Toolbox;
 
-/// Who there is, and what they work with.
+/// The peers that can be called, and the tools, providers and call ids that they use.
 pub(crate) struct Router {
     registry: Registry<Peer>,
     providers: Providers,
     call_ids: Arc<CallIdSource>,
-    /// Above the scopes of all calls.
+    /// The parent of the scopes of all calls.
     root: Scope,
     streams: Arc<OpenStreams>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Router {
 /// Providers by name, each with its name.
 pub(crate) type Providers = NameMap<(Name, Arc<dyn Provider>)>;
 
-/// What can be called.
+/// A peer that can be called.
 #[derive(Clone)]
 pub(crate) enum Peer {
     Agent(Arc<AgentEntry>),
@@ -49,7 +49,7 @@ impl Router {
         Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root, streams }
     }
 
-    /// An agent as a peer, if its provider is registered.
+    /// Returns an agent as a peer, if its provider is registered.
     pub(crate) fn agent(&self, agent: Agent) -> Result<Peer, BuildError> {
         let known = || {
             let mut known: Vec<Name> = self.providers.iter().map(|(name, _)| Arc::clone(name)).collect();
@@ -83,31 +83,31 @@ impl Router {
         &self.call_ids
     }
 
-    /// What a call holds that has no parent. Its id is in use as long as it is under way.
+    /// Returns what a call without a parent holds until it is over. Its id is in use until then.
     pub(crate) fn parent(&self, call_id: CallId) -> Result<Parent, CallError> {
         Ok(Parent::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.reserve(call_id)? })
     }
 
-    /// Whether it is a user that answers under that name.
+    /// Returns whether a user that answers calls has that name.
     #[cfg(feature = "mcp-server")]
     pub(crate) fn is_user(&self, name: &str) -> bool {
         matches!(self.registry.find(name).0, Some((_, Peer::User(_))))
     }
 
-    /// Whether a user may call by that name.
+    /// Returns whether a user may call under that name.
     pub(crate) fn is_free_for_a_user(&self, name: &str) -> bool {
         name::problem_of_user(name).is_none() && matches!(self.registry.find(name).0, None | Some((_, Peer::User(_))))
     }
 }
 
-/// The error of a Forward to a name that no peer has: it is not sent, and its sender reads who there is.
+/// The error of a Forward to a name that no peer has. The Forward is not sent, and its sender reads which peers exist.
 fn unknown(agent: Name, snapshot: &Snapshot) -> CallError {
     let is_tool = snapshot.tools.contains(&agent);
     CallError::UnknownAgent { nearest: snapshot.roster.nearest(&agent), count: snapshot.roster.len(), is_tool, agent }
 }
 
 impl Drop for Router {
-    /// Providers are foreign code, and this may be dropped wherever a call ends.
+    /// Catches panics of providers, which are foreign code, because the router may be dropped wherever a call ends.
     fn drop(&mut self) {
         drop_catching(std::mem::take(&mut self.providers));
     }
@@ -120,14 +120,14 @@ impl Deliver for Router {
             outcome.refuse(CallError::ShutDown);
             return Delivery::resolved(outcome);
         }
-        // One moment for the callee and all that it is told, before anybody hears of the Forward.
+        // The callee and its snapshot are read at one moment, before any observer sees the Forward.
         let (peer, snapshot) = self.registry.find(&forward.receiver);
         let Some((name, peer)) = peer else {
             scope.emit_to_streams(&forward, || EventKind::Undelivered { agent: Arc::clone(&forward.receiver) });
             return Delivery::refused(move || unknown(forward.receiver, &snapshot));
         };
         forward.receiver = name;
-        // Counted before the look at the scope: a wait for the end of a scope that is cancelled waits for this one too.
+        // Counted before the scope is checked: a wait for the end of a cancelled scope then waits for this call too.
         let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
         if scope.is_shut_down() {
             call.refuse(CallError::ShutDown);

@@ -1,6 +1,6 @@
-//! Cancellation and observers of a held call and of all calls below it, and the count of those that are alive.
+//! Cancellation and observers of a held call and of all calls below it, and the tracker of the calls that are alive.
 //!
-//! A cancellation reaches every call of a scope at once, however deep.
+//! A cancellation reaches every call of a scope at once, at any depth.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -36,19 +36,19 @@ struct Root {
 }
 
 impl Scope {
-    /// A scope that nothing is above.
+    /// A scope without a parent.
     pub(crate) fn root(observers: RuntimeObservers, threads: BlockingThreads) -> Self {
         let cancellation = CancellationToken::new();
         let root = Root { observers: Arc::new(observers), threads, cancellation: cancellation.clone() };
         Self(Arc::new(Shared { cancellation, observers: None, tracker: Arc::default(), root: Arc::new(root) }))
     }
 
-    /// A scope that is cancelled with this one, or alone.
+    /// A scope that is cancelled with this one, or on its own.
     pub(crate) fn child(&self) -> Self {
         self.with(self.0.observers.clone(), Arc::clone(&self.0.tracker))
     }
 
-    /// Like [`Scope::child`], with a log, and with calls that are counted by themselves.
+    /// Like [`Scope::child`], with a log and a tracker of its own.
     pub(crate) fn held_child(&self) -> Self {
         self.with(Some(Arc::default()), Tracker::under(&self.0.tracker))
     }
@@ -82,7 +82,7 @@ impl Scope {
         self.0.cancellation.cancel();
     }
 
-    /// Cancels when dropped.
+    /// Returns a guard that cancels the scope when it is dropped.
     pub(crate) fn cancel_on_drop(&self) -> DropGuard {
         self.0.cancellation.clone().drop_guard()
     }
@@ -91,7 +91,7 @@ impl Scope {
         self.0.cancellation.is_cancelled()
     }
 
-    /// Whether the whole runtime has been shut down.
+    /// Returns whether the whole runtime has been shut down.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.0.root.cancellation.is_cancelled()
     }
@@ -100,8 +100,8 @@ impl Scope {
         self.0.cancellation.cancelled().await;
     }
 
-    /// Runs `future` unless and until the scope is cancelled; `None` if it is. Once it is, `future` is not polled
-    /// again, so that nothing new begins.
+    /// Runs `future` until it completes or the scope is cancelled; `None` if the scope is cancelled first. After that
+    /// `future` is not polled again, so that nothing new begins.
     pub(crate) async fn unless_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -110,7 +110,7 @@ impl Scope {
         }
     }
 
-    /// Whether every step is observed, as a log does not.
+    /// Returns whether a stream observes every step; a log alone does not.
     pub(crate) fn is_streamed(&self) -> bool {
         self.runtime_observers().is_observed()
             || self.0.observers.as_ref().is_some_and(|observers| observers.is_streamed())
@@ -120,7 +120,7 @@ impl Scope {
         self.runtime_observers().records_content()
     }
 
-    /// Tells logs and streams of a step of the call that `forward` began. Without any it costs nothing.
+    /// Emits an event of the call that `forward` began, to the log and to streams. Without observers it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if self.0.observers.is_some() || self.runtime_observers().is_observed() {
             let event = self.event(forward, kind());
@@ -131,7 +131,7 @@ impl Scope {
         }
     }
 
-    /// The same without the streams of the whole runtime.
+    /// Emits an event to the observers of the held call, but not to the streams of the whole runtime.
     pub(crate) fn emit_to_log(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if let Some(observers) = &self.0.observers {
             observers.observe(&self.event(forward, kind()));
@@ -147,7 +147,7 @@ impl Scope {
         }
     }
 
-    /// Tells streams of a step that no log has use for.
+    /// Emits an event that no log keeps, if there is a stream.
     pub(crate) fn emit_to_streams(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if self.is_streamed() {
             self.emit(forward, kind);
@@ -155,16 +155,17 @@ impl Scope {
     }
 }
 
-/// A call that has no outcome yet, as its tracker sees it.
+/// A call without an outcome yet, as its tracker sees it.
 pub(crate) trait Open: Send + Sync {
-    /// Records that it was cancelled, without waiting for the callee.
+    /// Records the call as cancelled, without waiting for the callee.
     fn close(&self);
 }
 
-/// The calls that are alive, and a way to wait until none is.
+/// The calls that are alive, and a way to wait until there are none. A tracker may be a part of another one, the whole,
+/// which counts its calls too.
 #[derive(Default)]
 pub(crate) struct Tracker {
-    /// Those that no part counts.
+    /// The calls of this tracker that none of its parts counts.
     open: Mutex<Slab<Weak<dyn Open>>>,
     alive: AtomicUsize,
     /// The number of parts of calls that have ended so far.
@@ -174,7 +175,7 @@ pub(crate) struct Tracker {
     parts: Mutex<Slab<Weak<Tracker>>>,
 }
 
-/// The time without the end of any part of a call after which calls that are cancelled are no longer waited for.
+/// The time after which cancelled calls are no longer waited for, if no part of a call ends within it.
 pub(crate) const STALLED: Duration = Duration::from_secs(1);
 
 impl Tracker {
@@ -185,7 +186,7 @@ impl Tracker {
         })
     }
 
-    /// One more call, and its place.
+    /// Adds a call, and returns its key.
     pub(crate) fn insert(&self, call: Weak<dyn Open>) -> usize {
         self.count_in();
         self.open.lock().insert(call)
@@ -196,14 +197,14 @@ impl Tracker {
         self.whole.iter().for_each(|part| part.whole.count_in());
     }
 
-    /// The call at that place has ended.
+    /// Removes the call with that key, which has ended.
     pub(crate) fn remove(&self, place: usize) {
         let call = self.open.lock().try_remove(place);
         drop(call);
         self.count_out();
     }
 
-    /// Leaves the whole first: when the part is empty, the whole is known to be without it.
+    /// Subtracts from the whole first: when the part is empty, the whole no longer counts its calls.
     fn count_out(&self) {
         self.whole.iter().for_each(|part| part.whole.count_out());
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -211,12 +212,12 @@ impl Tracker {
         }
     }
 
-    /// A part of a call has ended.
+    /// Notes that a part of a call has ended.
     pub(crate) fn progressed(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many calls are alive.
+    /// Returns the number of calls that are alive.
     pub(crate) fn count(&self) -> usize {
         self.alive.load(Ordering::Acquire)
     }
@@ -232,7 +233,7 @@ impl Tracker {
         }
     }
 
-    /// Waits until no call is alive, all of which are cancelled. Those that do not end, because their tokio runtime is
+    /// Waits until no call is alive, after all were cancelled. Calls that do not end, because their tokio runtime is
     /// not driven or their thread is blocked, get their outcome here.
     pub(crate) async fn wait_or_stalled(&self) {
         let is_stalled = tokio::select! {
@@ -245,7 +246,7 @@ impl Tracker {
         }
     }
 
-    /// Waits until no part of a call has ended for a while.
+    /// Waits until no part of a call has ended for [`STALLED`].
     async fn stalled(&self) {
         let mut before = None;
         loop {
@@ -253,7 +254,7 @@ impl Tracker {
             if before.replace(ended) == Some(ended) {
                 return;
             }
-            // Without a tokio runtime, or without its time, there is no such rule.
+            // Without a tokio runtime, or without its time driver, calls are never taken for stalled.
             if catch_panic(async { tokio::time::sleep(STALLED).await }).await.is_err() {
                 return std::future::pending().await;
             }
@@ -265,7 +266,8 @@ impl Tracker {
         self.parts().iter().fold(ended(self), |sum, part| sum.wrapping_add(ended(part)))
     }
 
-    /// The parts there are. They are dropped without a lock, which the last one of each needs.
+    /// Returns the parts that still exist. Drop them without the lock, because dropping the last reference to one takes
+    /// it.
     fn parts(&self) -> Vec<Arc<Self>> {
         self.parts.lock().iter().filter_map(|(_, part)| part.upgrade()).collect()
     }
@@ -277,7 +279,7 @@ impl Tracker {
     }
 }
 
-/// The place of a tracker in the one that it is a part of, which it leaves when it is dropped.
+/// The key of a tracker in the one that it is a part of, which is removed on drop.
 struct Part {
     whole: Arc<Tracker>,
     place: usize,

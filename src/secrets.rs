@@ -1,24 +1,24 @@
-//! Values that no text may show, and texts without them. Pure.
+//! Secret values, and their removal from texts. Pure.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The length in bytes below which a value is not hidden. Shorter ones are placeholders such as `none`, and words that a
-/// message may need.
+/// The length in bytes below which a value is not redacted. Shorter values are placeholders such as `none`, or words
+/// that a message may need.
 pub(crate) const MIN_LENGTH: usize = 6;
 const MARK: &str = "[redacted]";
 
-/// Values that must be shown nowhere.
+/// Values that no text may contain.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
-    /// One more value. Values shorter than [`MIN_LENGTH`] are left out.
+    /// Adds a value. Values shorter than [`MIN_LENGTH`] are left out.
     pub(crate) fn add(&mut self, secret: SecretString) {
         let len = secret.expose_secret().len();
-        // One may stand within another, so the longest come first.
+        // One value may contain another, so the longest come first.
         let start = self.0.partition_point(|other| other.expose_secret().len() > len);
         let end = self.0.partition_point(|other| other.expose_secret().len() >= len);
         let is_new = self.0[start..end].iter().all(|other| other.expose_secret() != secret.expose_secret());
@@ -27,7 +27,7 @@ impl Secrets {
         }
     }
 
-    /// The text with a mark in place of each value.
+    /// Returns the text with a mark in place of each value.
     pub(crate) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.iter().map(|secret| secret.expose_secret()).fold(Cow::Borrowed(text), |text, secret| {
             match text.contains(secret) {
@@ -38,7 +38,7 @@ impl Secrets {
     }
 }
 
-/// Shows how many values there are, and none of them.
+/// Shows the number of values, and none of them.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())

@@ -1,7 +1,7 @@
-//! Who and what there is at one moment, and the registry where that changes.
+//! The peers and tools at one moment, and the registry that changes them.
 //!
-//! A peer is found together with the snapshot that it belongs to. No code of others runs while the registry is locked:
-//! what leaves is dropped afterwards, and who waits for changes is woken afterwards.
+//! A lookup returns a peer together with the snapshot that it belongs to. No foreign code runs while the registry is
+//! locked: what was removed is dropped, and receivers of changes are woken, after the lock is released.
 
 use std::collections::HashMap;
 use std::mem;
@@ -18,14 +18,15 @@ use crate::prompt::Roster;
 use crate::provider::Provider;
 use crate::toolbox::{SpecifiedTool, Toolbox};
 
-/// The peers and tools that an invocation knows, from its begin to its end. A change makes another snapshot.
+/// The peers and tools that an invocation knows, from its start to its end. Every change makes another snapshot.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) roster: Arc<Roster>,
     pub(crate) tools: Arc<Toolbox>,
 }
 
-/// What is the same in all invocations of an agent. Shared as one, because many begin at once.
+/// The data that is the same in all invocations of an agent. Shared as one value, because many invocations begin at
+/// once.
 pub(crate) struct AgentEntry {
     pub(crate) agent: Arc<Agent>,
     pub(crate) provider_name: Name,
@@ -38,15 +39,16 @@ pub(crate) struct Registry<P> {
     changes: watch::Sender<()>,
 }
 
-/// What changes together.
+/// The state that changes in one step.
 struct Current<P> {
-    /// By what names are compared by, each with its name as it joined.
+    /// The peers by the key of their names, each with its name as it joined.
     peers: HashMap<Name, (Name, P)>,
     snapshot: Arc<Snapshot>,
 }
 
 impl<P> Drop for Registry<P> {
-    /// Peers and tools are foreign code, and this may be dropped wherever a call ends.
+    /// Catches panics of peers and tools, which are foreign code, because the registry may be dropped wherever a call
+    /// ends.
     fn drop(&mut self) {
         let current = self.current.get_mut();
         drop_catching(mem::take(&mut current.peers));
@@ -60,7 +62,7 @@ impl<P: Clone> Registry<P> {
         Self { current: RwLock::new(Current { peers: HashMap::new(), snapshot }), changes: watch::Sender::new(()) }
     }
 
-    /// The peer of that name, with its name as it joined, and the snapshot of the same moment.
+    /// Returns the peer of that name, with its name as it joined, and the snapshot of the same moment.
     pub(crate) fn find(&self, name: &str) -> (Option<(Name, P)>, Arc<Snapshot>) {
         let key = key(name);
         let current = self.read();
@@ -71,13 +73,13 @@ impl<P: Clone> Registry<P> {
         Arc::clone(&self.read().snapshot)
     }
 
-    /// Is told of every change from now on.
+    /// Returns a receiver that is notified of every change from now on.
     #[cfg(feature = "mcp-server")]
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Adds peers, each with what the others are told of it.
+    /// Adds peers, each with the description that other agents read.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl<P: Clone> Registry<P> {
         Ok(())
     }
 
-    /// Takes a peer away, if there is one of that name.
+    /// Removes the peer of that name and returns it, if there is one.
     pub(crate) fn leave(&self, name: &str) -> Option<P> {
         let mut current = self.write();
         let roster = Arc::new(current.snapshot.roster.without(name)?);
@@ -102,11 +104,11 @@ impl<P: Clone> Registry<P> {
         gone.map(|(_, peer)| peer)
     }
 
-    /// Takes tools away and adds others behind the rest, at one moment. Says how many are gone.
+    /// Removes tools and appends others, in one step. Returns the number of tools removed.
     ///
     /// # Errors
     ///
-    /// When a name is taken; then everything stays as it is.
+    /// When a name is taken; then nothing changes.
     pub(crate) fn replace_tools(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<usize, Name> {
         let current = self.write();
         let (tools, gone) = current.snapshot.tools.replace(leaving, joining)?;

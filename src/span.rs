@@ -1,8 +1,8 @@
-//! The `tracing` spans of a run, named as the OpenTelemetry conventions for generative AI say
+//! The `tracing` spans of a run, with the names of the OpenTelemetry conventions for generative AI
 //! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
 //!
-//! An invocation's span has no parent, or a chain of calls would be a chain of spans as long; the parent
-//! call's id is a field. What was said is recorded only on request, keys never.
+//! An invocation's span has no parent; otherwise a chain of calls would be an equally long chain of spans. The parent
+//! call's id is a field. Content is recorded only on request, keys never.
 
 use tracing::Span;
 use tracing::field::{Empty, display};
@@ -17,7 +17,7 @@ use crate::reply::Reply;
 use crate::scope::Scope;
 use crate::tool_call::{ToolCall, ToolOutput};
 
-/// The span of one invocation. One that ends without a result was cancelled.
+/// The span of one invocation. A span that ends without a result was cancelled.
 pub(crate) struct InvocationSpan {
     span: Span,
     records_content: bool,
@@ -50,7 +50,7 @@ impl InvocationSpan {
         self.span.clone()
     }
 
-    /// Adds how the invocation ended.
+    /// Records how the invocation ended.
     pub(crate) fn record_result(mut self, result: &Result<Content, CallError>) {
         self.is_over = true;
         match result {
@@ -94,7 +94,7 @@ pub(crate) fn chat_span(request: &Request, provider: &Name) -> Span {
     )
 }
 
-/// Adds what a model replied.
+/// Records a model's reply.
 pub(crate) fn record_reply(span: &Span, reply: &Result<Reply, ProviderError>) {
     if span.is_disabled() {
         return;
@@ -132,7 +132,7 @@ pub(crate) fn tool_span(call: &ToolCall, scope: &Scope) -> Span {
     span
 }
 
-/// Adds what a tool gave.
+/// Records a tool's output.
 pub(crate) fn record_output(span: &Span, output: &ToolOutput, scope: &Scope) {
     if output.is_error {
         span.record("error.type", "tool_error");
@@ -142,7 +142,7 @@ pub(crate) fn record_output(span: &Span, output: &ToolOutput, scope: &Scope) {
     }
 }
 
-/// One word for an error, of which there are few.
+/// Returns one word for an error, from a small set of words.
 fn error_type(error: &CallError) -> &'static str {
     match error {
         CallError::UnknownAgent { .. } => "unknown_agent",

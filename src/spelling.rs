@@ -1,16 +1,17 @@
-//! Names that are spelled much like another: what a model may have meant by one that does not exist.
+//! Names with a similar spelling: the names that a model may have meant by one that does not exist.
 //!
-//! A search takes some nanoseconds a name, because a reply may be wrong a thousand times among ten thousand names.
+//! A search takes some nanoseconds for each name, because one reply may contain a thousand unknown names, and there may
+//! be ten thousand names to compare.
 
 use std::cmp::Ordering;
 
 use crate::name::Name;
 
-/// How many names are shown where there are many.
+/// The maximum number of names in a result.
 const MAX_SHOWN: usize = 20;
-/// How many names are compared letter by letter: those whose letters differ least.
+/// The maximum number of names that are compared by edit distance: those whose letters differ least.
 const MAX_COMPARED: usize = 64;
-/// How many letters of a name are looked at. No name has more; what a model takes for one may be a whole page.
+/// The maximum number of letters that are compared. No name has more, but a model may write a whole page as a name.
 const MAX_LETTERS: usize = 64;
 
 /// Names, prepared for many searches.
@@ -27,7 +28,7 @@ impl Spellings {
         Self { letters: lower.iter().map(|name| Letters::of(name)).collect(), lower, names }
     }
 
-    /// All names, or the nearest by spelling when there are many, the case of letters aside.
+    /// Returns all names, or the nearest by spelling when there are many. Case is ignored.
     pub(crate) fn nearest(&self, wanted: &str) -> Vec<Name> {
         if self.names.len() <= MAX_SHOWN {
             return self.names.clone();
@@ -38,7 +39,7 @@ impl Spellings {
         places.into_iter().take(MAX_SHOWN).map(|place| Name::clone(&self.names[place])).collect()
     }
 
-    /// The places of the names whose letters differ least.
+    /// Returns the indices of the names whose letters differ least.
     fn most_similar(&self, wanted: Letters) -> Vec<usize> {
         let differences: Vec<u8> = self.letters.iter().map(|letters| letters.difference(wanted)).collect();
         let mut counts = [0; 1 + u8::MAX as usize];
@@ -61,7 +62,7 @@ fn lower(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).take(MAX_LETTERS).collect()
 }
 
-/// Which letters a name has, and how many.
+/// The set of letters in a name, and their number.
 #[derive(Clone, Copy)]
 struct Letters {
     set: u64,
@@ -70,12 +71,12 @@ struct Letters {
 
 impl Letters {
     fn of(name: &str) -> Self {
-        // Modulo 37 the letters and digits of ASCII fall apart, `0` and `z` aside.
+        // Modulo 37, all letters and digits of ASCII have different bits, except `0` and `z`.
         let with = |letters: Self, c| Self { set: letters.set | 1 << (u32::from(c) % 37), count: letters.count + 1 };
         name.chars().fold(Self { set: 0, count: 0 }, with)
     }
 
-    /// At most the edit distance.
+    /// Returns a lower bound of the edit distance.
     fn difference(self, other: Self) -> u8 {
         let missing = (self.set & !other.set).count_ones().max((other.set & !self.set).count_ones());
         missing.max(self.count.abs_diff(other.count) as u32) as u8

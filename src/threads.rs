@@ -1,8 +1,8 @@
-//! The threads of tools that block: a pool of the runtime's own, apart from tokio's.
+//! The threads of tools that block: a pool of the runtime's own, separate from tokio's.
 //!
-//! A future is polled here where it may block. While it waits at an await it keeps no thread; when it is dropped before
-//! its first poll, it never begins. A thread that waits for a call of an agent (by `block_on` of it) gives its place to
-//! another as long as the call is under way, so that calls which need this pool themselves can go on, however deep.
+//! Futures that may block are polled here. While a future waits at an await it keeps no thread; if it is dropped before
+//! its first poll, it never begins. A thread that waits for a call of an agent (by `block_on`) gives its turn to
+//! another thread while the call is running, so that calls which need this pool themselves can continue, at any depth.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,12 +20,12 @@ use tokio::runtime::Handle;
 
 /// The default of [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads).
 pub(crate) const DEFAULT_THREADS: usize = 512;
-/// The limit of threads, with those that wait for calls of agents.
+/// The maximum number of threads, including those that wait for calls of agents.
 const MAX_THREADS: usize = 10_000;
 /// The time after which a thread without work ends.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// A pool of threads. Dropped, its threads end when they have no more work.
+/// A pool of threads. When the pool is dropped, its threads end once they have no more work.
 pub(crate) struct BlockingThreads(Arc<Pool>);
 
 impl BlockingThreads {
@@ -34,14 +34,14 @@ impl BlockingThreads {
         Self::with_max(limit, MAX_THREADS)
     }
 
-    /// The same with another limit of threads than [`MAX_THREADS`].
+    /// A pool with another maximum than [`MAX_THREADS`].
     fn with_max(limit: usize, most: usize) -> Self {
         Self(Arc::new(Pool { limit: limit.max(1), most, state: Mutex::default(), work: Condvar::new() }))
     }
 
     /// Polls a future on these threads, within the tokio runtime of the caller. `None` if no thread could be started.
     ///
-    /// Dropped, it drops the future at once, unless that is being polled.
+    /// Dropping the task drops the future at once, unless the future is being polled.
     pub(crate) fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> BlockingTask<T> {
         let slot = Arc::new(Slot { tokio: Handle::current(), future: Mutex::new(Some(Box::pin(future))) });
         let (pool, polled) = (Arc::clone(&self.0), Arc::clone(&slot));
@@ -72,14 +72,14 @@ impl<T> Drop for BlockingTask<T> {
     }
 }
 
-/// The place of a future, which it leaves while it is polled.
+/// The slot of a future, which is empty while the future is polled.
 struct Slot<T> {
     tokio: Handle,
     future: Mutex<Option<Pin<Box<dyn Future<Output = T> + Send>>>>,
 }
 
 impl<T> Slot<T> {
-    /// Polls the future, if it is there. No lock is held meanwhile.
+    /// Polls the future, if it is in the slot. No lock is held during the poll.
     fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
         let Some(mut future) = self.future.lock().take() else { return Poll::Pending };
         let _tokio = self.tokio.enter();
@@ -98,7 +98,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> Drop for Slot<T> {
-    /// A future that was being polled when its place was cleared has come back.
+    /// Clears the slot again: a future that was being polled when the slot was first cleared has been put back.
     fn drop(&mut self) {
         self.clear();
     }
@@ -112,12 +112,12 @@ impl Drop for BlockingThreads {
 }
 
 struct Pool {
-    /// How many threads work at the same time.
+    /// The number of threads that work at the same time.
     limit: usize,
-    /// How many there are, with those that wait for calls of agents.
+    /// The maximum number of threads, including those that wait for calls of agents.
     most: usize,
     state: Mutex<State>,
-    /// There is work, or there will be no more.
+    /// Notified when there is work, or when there will be no more.
     work: Condvar,
 }
 
@@ -146,12 +146,12 @@ struct Thread {
 struct ThreadState {
     /// The number of functions that it has run.
     functions: u64,
-    /// The calls of agents that the present one has under way.
+    /// The number of running calls of agents that the present function made.
     calls: usize,
 }
 
 impl Thread {
-    /// The present function has one more call under way.
+    /// Counts one more running call of the present function.
     fn enter(self: &Arc<Self>) -> WaitGuard {
         let mut state = self.state.lock();
         state.calls += 1;
@@ -164,7 +164,7 @@ impl Thread {
         waiting
     }
 
-    /// One call less, if it was made by the present function.
+    /// Counts one call less, if the present function made it.
     fn leave(&self, function: u64) {
         let mut state = self.state.lock();
         if state.functions == function {
@@ -177,7 +177,7 @@ impl Thread {
         }
     }
 
-    /// The present function has ended, or waits at an await. Calls that it has under way keep no thread.
+    /// Notes that the present function has ended or waits at an await. Its running calls keep no thread.
     fn end(&self) {
         let mut state = self.state.lock();
         state.functions += 1;
@@ -189,14 +189,14 @@ impl Thread {
     }
 }
 
-/// A call that a function on a thread of a pool has under way.
+/// A running call that a function on a thread of a pool made.
 struct WaitGuard {
     thread: Arc<Thread>,
     function: u64,
 }
 
 impl WaitGuard {
-    /// Whether it belongs to the present function of the current thread.
+    /// Returns whether the call belongs to the present function of the current thread.
     fn is_present(&self) -> bool {
         current().is_some_and(|thread| Arc::ptr_eq(&thread, &self.thread))
             && self.thread.state.lock().functions == self.function
@@ -211,13 +211,13 @@ impl Drop for WaitGuard {
 
 /// The current thread, if it is one of a pool.
 fn current() -> Option<Arc<Thread>> {
-    // A thread that is about to end has no such value any more, and waits for nothing.
+    // A thread that is about to end has no such value any more, and waits for no call.
     THREAD.try_with(|thread| thread.try_borrow().ok()?.clone()).ok().flatten()
 }
 
 pin_project_lite::pin_project! {
-    /// A call of an agent for which a thread of a pool may wait, by `block_on`. As long as it is under way, the thread
-    /// gives its place to another.
+    /// A call of an agent for which a thread of a pool may wait, by `block_on`. While the call is running, the thread
+    /// gives its turn to another one.
     pub(crate) struct WaitedFor<F> {
         #[pin]
         call: F,
@@ -225,7 +225,7 @@ pin_project_lite::pin_project! {
     }
 }
 
-/// Lets a thread of a pool give its place to another while it waits for `call`.
+/// Lets a thread of a pool give its turn to another one while it waits for `call`.
 pub(crate) fn waited_for<F: Future>(call: F) -> WaitedFor<F> {
     WaitedFor { call, waiting: None }
 }
@@ -252,7 +252,7 @@ impl Pool {
         self.start_if_needed(state);
     }
 
-    /// Sees to it that the queue is worked off: by a thread without work, by a new one, or later by those that work.
+    /// Makes sure that the queue is processed: by an idle thread, by a new one, or later by one that is busy.
     fn start_if_needed(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let missing = state.queue.len() > state.idle && state.threads - state.waiting < self.limit;
         if !missing {
@@ -261,7 +261,7 @@ impl Pool {
         } else if state.threads < self.most && self.start().is_ok() {
             state.threads += 1;
         } else if state.threads == state.waiting {
-            // Nothing would ever take these up. Dropped outside the lock, because they are foreign code.
+            // No thread would ever run these. They are dropped outside the lock, because they are foreign code.
             let refused = std::mem::take(&mut state.queue);
             drop(state);
             drop(refused);
@@ -273,7 +273,7 @@ impl Pool {
         thread::Builder::new().name("agentouto-blocking".to_owned()).spawn(move || pool.work()).map(drop)
     }
 
-    /// The life of a thread.
+    /// The loop of a thread.
     fn work(self: Arc<Self>) {
         let thread = Arc::new(Thread { pool: Arc::clone(&self), state: Mutex::default() });
         THREAD.set(Some(Arc::clone(&thread)));
@@ -283,11 +283,11 @@ impl Pool {
         }
     }
 
-    /// The next piece of work for a thread; `None` when it has to end.
+    /// Returns the next piece of work for a thread; `None` when the thread must end.
     fn next(&self) -> Option<Runnable> {
         let mut state = self.state.lock();
         loop {
-            // One too many, after others have got their places back.
+            // There is one thread too many, because others have got their turns back.
             if state.threads - state.waiting > self.limit {
                 break;
             }
@@ -306,12 +306,12 @@ impl Pool {
         }
         state.threads -= 1;
         drop(state);
-        // Another may have been woken for work that this one leaves.
+        // This thread may have been notified of work that it does not take, so it notifies another one.
         self.work.notify_one();
         None
     }
 
-    /// A thread of this pool begins to wait for a call.
+    /// Notes that a thread of this pool begins to wait for a call.
     fn waits(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.waiting += 1;

@@ -93,7 +93,7 @@ pub trait IntoToolResult {
     fn into_tool_result(self) -> Result<Content, ToolError>;
 }
 
-/// A value that a tool gives to the model as JSON.
+/// A value that a tool returns to the model as JSON.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
 

@@ -1,4 +1,5 @@
-//! The run of a tool: a task of its own, or threads that it may block, and once more after a failure of the network.
+//! The run of a tool: in a task of its own, or on threads that it may block, with retries after a failure of the
+//! network.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use crate::tool_call::{Arguments, ToolCall, ToolError, ToolErrorKind, ToolOutput
 pub(crate) struct ToolRun {
     /// The call of the agent that made it.
     pub(crate) agent_call: CallToken,
-    /// The parent of the ids of calls that the tool makes.
+    /// The id from which the ids of the tool's calls are derived.
     pub(crate) id: CallId,
     pub(crate) call: ToolCall,
     pub(crate) tool: Arc<dyn Tool>,
@@ -35,7 +36,8 @@ pub(crate) struct ToolRun {
 }
 
 impl ToolRun {
-    /// Starts it on a task of its own, which has its own cooperative budget and cannot keep others from being dropped.
+    /// Starts the tool on a task of its own, which has its own cooperative budget and cannot delay the drop of other
+    /// tools.
     pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
         let span = span::tool_span(&self.call, self.agent_call.scope());
         AbortOnDropHandle::new(tokio::spawn(self.run(span.clone()).instrument(span)))
@@ -78,7 +80,8 @@ impl ToolRun {
     }
 }
 
-/// What a call of an agent gave. Of a reply that failed on the way it shows what had arrived, which was paid for.
+/// Returns the output of a call of an agent. For a reply that failed on the way it includes what had arrived, which was
+/// paid for.
 pub(crate) fn call_output(result: Result<Content, CallError>) -> ToolOutput {
     let partial = match &result {
         Err(CallError::Provider { error, .. }) => error.partial.as_deref().cloned().unwrap_or_default(),
@@ -92,15 +95,15 @@ pub(crate) fn call_output(result: Result<Content, CallError>) -> ToolOutput {
     output
 }
 
-/// The output of a tool whose task was ended, as the model would read it.
+/// The output of a tool whose task was aborted, as the model would read it.
 pub(crate) fn aborted() -> ToolOutput {
     ToolOutput::from_result(Err(CallError::Cancelled))
 }
 
-/// The time to wait before a tool is run again that says that the network failed.
+/// The delays before the retries of a tool that reports a failure of the network.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
-/// Runs a tool, and once more where it says that the network failed.
+/// Runs a tool, and retries it when it reports a failure of the network.
 async fn run_with_retries(
     tool: &Arc<dyn Tool>,
     call: &ToolCall,
@@ -115,13 +118,13 @@ async fn run_with_retries(
             }
             result => return result,
         }
-        // They were read once, so they can be read again.
+        // They were parsed before, so parsing them again succeeds.
         arguments = builtin::arguments(&call.arguments).unwrap_or_default();
     }
     run_tool(tool, arguments, context).await
 }
 
-/// Runs a tool where it belongs: here, or on threads that it may block.
+/// Runs a tool: here, or on threads that it may block.
 pub(crate) async fn run_tool(
     tool: &Arc<dyn Tool>,
     arguments: Arguments,

@@ -1,4 +1,4 @@
-//! The tools of a runtime, as one unchanging value.
+//! The tools of a runtime, as one immutable value.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,26 +7,26 @@ use crate::spelling::Spellings;
 use crate::tool::Tool;
 use crate::tool_call::ToolSpec;
 
-/// The tools of a runtime as they stood at one moment: what every model is offered, and what runs when one is called.
+/// The tools of a runtime at one moment: every model is offered them and can call them.
 #[derive(Default)]
 pub(crate) struct Toolbox {
     tools: NameMap<SpecifiedTool>,
     builtin: Arc<[ToolSpec]>,
-    /// Made when a model is first offered them, because many tools may join before that.
+    /// Built when a model is first offered them, because many tools may be added before that.
     specs: OnceLock<Arc<[ToolSpec]>>,
     spellings: OnceLock<Spellings>,
 }
 
-/// A tool with what it said of itself when it joined.
+/// A tool with the specification that it returned when it was added.
 pub(crate) type SpecifiedTool = (Arc<ToolSpec>, Arc<dyn Tool>);
 
 impl Toolbox {
-    /// The tools that are part of the runtime.
+    /// A toolbox with the built-in tools alone.
     pub(crate) fn new(builtin: impl IntoIterator<Item = ToolSpec>) -> Self {
         Self { builtin: builtin.into_iter().collect(), ..Self::default() }
     }
 
-    /// The toolbox without some tools and with others behind the rest, and how many are gone.
+    /// Returns the toolbox without some tools and with others appended, and the number of tools removed.
     ///
     /// # Errors
     ///
@@ -40,7 +40,8 @@ impl Toolbox {
         Ok((Self { tools, builtin: Arc::clone(&self.builtin), ..Self::default() }, gone))
     }
 
-    /// What a model is offered: the tools in the order in which they joined, then those that are part of the runtime.
+    /// The specifications that a model is offered: of the tools in the order in which they were added, then of the
+    /// built-in ones.
     pub(crate) fn specs(&self) -> &Arc<[ToolSpec]> {
         self.specs.get_or_init(|| self.all().cloned().collect())
     }
@@ -57,7 +58,7 @@ impl Toolbox {
         self.tools.find(name).map(|(_, tool)| tool)
     }
 
-    /// Whether there is a tool of that name, those that are part of the runtime included.
+    /// Returns whether there is a tool of that name, built-in ones included.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.find(name).is_some() || self.builtin.iter().any(|spec| *spec.name == *name)
     }

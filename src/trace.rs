@@ -16,7 +16,7 @@ use crate::reply::Usage;
 /// Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Log {
-    /// Shared by its clones.
+    /// The entries, shared by the clones of the log.
     entries: Arc<Vec<LogEntry>>,
 }
 

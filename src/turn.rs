@@ -1,4 +1,4 @@
-//! One turn of an invocation: what the model said, and what follows from it.
+//! One turn of an invocation: the model's reply, and the step that follows from it.
 //!
 //! Nothing here waits, spawns or fails. The invocation carries out the [`Step`].
 
@@ -17,36 +17,37 @@ use crate::tool::Tool;
 use crate::tool_call::{Arguments, ToolCall};
 use crate::toolbox::Toolbox;
 
-/// What an invocation does next.
+/// The next step of an invocation.
 pub(crate) enum Step {
-    /// It ends with this answer.
+    /// The invocation ends with this answer.
     Finish(Content),
-    /// It does all of this at once, and then asks the model again. One action for each tool call, in order.
+    /// The invocation carries out these actions at once, and then asks the model again. One action for each tool call,
+    /// in order.
     Act(Vec<Action>),
-    /// It fails: the reply is no whole answer.
+    /// The invocation fails, because the reply is not a complete answer.
     Fail(Box<ProviderError>),
 }
 
-/// What one tool call comes to.
+/// The action that follows from one tool call.
 pub(crate) enum Action {
-    /// Call an agent, known or not.
+    /// Calls an agent, known or not.
     CallAgent { agent: Name, message: Arc<str> },
-    /// Run a tool.
+    /// Runs a tool.
     UseTool { tool: Arc<dyn Tool>, arguments: Arguments },
-    /// It cannot be carried out. The reason goes back to the model.
+    /// The call cannot be carried out. The reason goes back to the model.
     Refuse { reason: String },
 }
 
-/// Takes a reply into the context and says what follows.
+/// Adds a reply to the context and returns the step that follows.
 ///
-/// - Without tool calls, its text is the answer, or the words of its refusal. A reply that was cut or that failed is an
-///   error that carries it. One that paused is asked for the rest.
-/// - With a `finish` that can be read, the first such is the answer, and nothing else is done.
-/// - With a `finish` that cannot be read, nothing is done either: the model meant to end, not to go on.
-/// - A reply with tool calls that was cut at the output limit is not acted upon. Some of them may be complete, but they are
-///   a part of what the model meant to do, and it may have meant more. The model is told so, and may make them again.
+/// - Without tool calls, the reply's text or refusal is the answer. A reply that was cut or that failed is an error
+///   that carries the reply. After a reply that paused, the model is asked for the rest.
+/// - With a `finish` that can be parsed, the first such call is the answer, and nothing else is carried out.
+/// - With a `finish` that cannot be parsed, nothing is carried out either: the model meant to end, not to go on.
+/// - Of a reply with tool calls that was cut at the output limit, no call is carried out. Some of them may be complete,
+///   but the model may have meant to make more. The model is told so, and may make the calls again.
 ///
-/// The answer carries all that the model attached in this invocation: in earlier turns, and in this reply.
+/// The answer has everything that the model attached in this invocation: in earlier turns, and in this reply.
 pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
     if reply.tool_calls.is_empty() {
         return said(context, reply);
@@ -67,7 +68,7 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
     Step::Act(actions.collect())
 }
 
-/// What follows from a reply without tool calls.
+/// Returns the step that follows from a reply without tool calls.
 fn said(context: &mut Context, reply: Reply) -> Step {
     if reply.stop_reason.is_pause() {
         context.push_reply(reply);
@@ -85,7 +86,7 @@ fn said(context: &mut Context, reply: Reply) -> Step {
     }
 }
 
-/// The reason why text that ended so is no whole answer, if it is none.
+/// Returns the reason why text that ended so is not a complete answer; `None` if it is one.
 fn failure(reason: &StopReason) -> Option<(ProviderErrorKind, String)> {
     match reason {
         StopReason::Length => Some((ProviderErrorKind::Truncated, CUT.to_owned())),
@@ -105,8 +106,8 @@ fn failure(reason: &StopReason) -> Option<(ProviderErrorKind, String)> {
 const CUT: &str =
     "the reply was cut at a limit of tokens: `max_output_tokens` of the agent, or what the model can write or read";
 
-/// What servers say of a reply that failed on the way: [Gemini](https://ai.google.dev/api/generate-content#FinishReason),
-/// OpenRouter, DeepSeek, GLM, SGLang.
+/// The stop reasons of replies that failed on the way:
+/// [Gemini](https://ai.google.dev/api/generate-content#FinishReason), OpenRouter, DeepSeek, GLM, SGLang.
 const FAILED: [&str; 11] = [
     "MALFORMED_FUNCTION_CALL",
     "UNEXPECTED_TOOL_CALL",
