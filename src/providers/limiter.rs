@@ -80,7 +80,7 @@ impl Limiter {
             // Spread, so that the waiting requests do not all begin in the same moment.
             sleep_until(resumes + SPREAD.mul_f64(fastrand::f64())).await;
         }
-        Ok(Permit { throttle: self, permit, begun: Instant::now() })
+        Ok(Permit { limiter: self, permit, begun: Instant::now() })
     }
 
     fn paused_until(&self) -> Option<Instant> {
@@ -89,11 +89,11 @@ impl Limiter {
 
     /// Lowers the limit to this many eighths of the requests in flight.
     fn lower(&self, state: &mut State, eighths: usize) {
-        let places = state.limit + state.surplus;
-        let under_way = places - self.permits.available_permits().min(places);
+        let permits = state.limit + state.surplus;
+        let under_way = permits - self.permits.available_permits().min(permits);
         state.limit = (under_way.saturating_mul(eighths) / 8).clamp(1, state.limit);
-        let forgotten = self.permits.forget_permits(places - state.limit);
-        state.surplus = places - forgotten - state.limit;
+        let forgotten = self.permits.forget_permits(permits - state.limit);
+        state.surplus = permits - forgotten - state.limit;
         state.successes = 0;
     }
 
@@ -105,7 +105,7 @@ impl Limiter {
 /// The permission to have one request in flight. Dropping it ends that permission.
 #[derive(Debug)]
 pub(crate) struct Permit<'t> {
-    throttle: &'t Limiter,
+    limiter: &'t Limiter,
     permit: Option<SemaphorePermit<'t>>,
     begun: Instant,
 }
@@ -113,13 +113,13 @@ pub(crate) struct Permit<'t> {
 impl Permit<'_> {
     /// Records that the server has answered.
     pub(crate) fn succeeded(self) {
-        let mut state = self.throttle.state();
+        let mut state = self.limiter.state();
         state.successes += 1;
         state.refused_since = None;
         if state.limit < state.most && state.successes.is_multiple_of(SUCCESSES_PER_PERMIT) {
             state.limit += 1;
             match state.surplus {
-                0 => self.throttle.permits.add_permits(1),
+                0 => self.limiter.permits.add_permits(1),
                 _ => state.surplus -= 1,
             }
         }
@@ -128,13 +128,13 @@ impl Permit<'_> {
     /// Records that the server has refused the request as one too many, and the pause that it asked for, if any.
     pub(crate) fn too_many(self, asked: Option<Duration>) {
         let now = Instant::now();
-        let mut state = self.throttle.state();
+        let mut state = self.limiter.state();
         state.refused_since.get_or_insert(now);
         // Many requests that were in flight together are refused together; they count as one refusal.
         if state.lowered.is_none_or(|lowered| lowered < self.begun) {
             state.refusals_in_a_row = if state.successes == 0 { state.refusals_in_a_row + 1 } else { 0 };
             let goes_well = asked.is_none() && state.successes >= SUCCESSES_PER_PERMIT;
-            self.throttle.lower(&mut state, if goes_well { 7 } else { 4 });
+            self.limiter.lower(&mut state, if goes_well { 7 } else { 4 });
             if asked.is_none() && !goes_well {
                 state.resumes = state.resumes.max(Some(now + backoff(state.refusals_in_a_row)));
             }
@@ -148,7 +148,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.throttle.state();
+        let mut state = self.limiter.state();
         if state.surplus > 0 {
             state.surplus -= 1;
             if let Some(permit) = self.permit.take() {
@@ -159,8 +159,8 @@ impl Drop for Permit<'_> {
 }
 
 /// The pause after this many refusals in a row: twice as long each time, with a random reduction that spreads callers.
-pub(crate) fn backoff(strikes: u32) -> Duration {
-    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(strikes.saturating_sub(1))).min(MAX_BACKOFF);
+pub(crate) fn backoff(refusals_in_a_row: u32) -> Duration {
+    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(refusals_in_a_row.saturating_sub(1))).min(MAX_BACKOFF);
     pause.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
@@ -179,87 +179,87 @@ mod tests {
     use futures_util::FutureExt as _;
 
     /// The number of further requests that could begin now.
-    fn free(throttle: &Limiter) -> usize {
-        std::iter::from_fn(|| tokio::task::unconstrained(throttle.acquire()).now_or_never()).collect::<Vec<_>>().len()
+    fn free(limiter: &Limiter) -> usize {
+        std::iter::from_fn(|| tokio::task::unconstrained(limiter.acquire()).now_or_never()).collect::<Vec<_>>().len()
     }
 
-    async fn enter(throttle: &Limiter, count: usize) -> Vec<Permit<'_>> {
-        let mut passes = Vec::new();
+    async fn acquire_many(limiter: &Limiter, count: usize) -> Vec<Permit<'_>> {
+        let mut permits = Vec::new();
         for _ in 0..count {
-            passes.push(throttle.acquire().await.unwrap());
+            permits.push(limiter.acquire().await.unwrap());
         }
-        passes
+        permits
     }
 
     #[tokio::test(start_paused = true)]
     async fn as_many_as_are_allowed_begin_at_once() {
-        let throttle = Limiter::new(3);
-        assert_eq!(free(&throttle), 3);
-        let one = throttle.acquire().await.unwrap();
-        assert_eq!(free(&throttle), 2);
+        let limiter = Limiter::new(3);
+        assert_eq!(free(&limiter), 3);
+        let one = limiter.acquire().await.unwrap();
+        assert_eq!(free(&limiter), 2);
         drop(one);
-        assert_eq!(free(&throttle), 3);
+        assert_eq!(free(&limiter), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn fault_42_after_too_many_everybody_waits_and_half_as_many_go_on() {
-        let throttle = Limiter::new(usize::MAX);
-        let mut passes = enter(&throttle, 100).await;
+        let limiter = Limiter::new(usize::MAX);
+        let mut permits = acquire_many(&limiter, 100).await;
         tokio::time::advance(Duration::from_secs(1)).await;
         // Requests refused together count as one refusal.
-        passes.pop().unwrap().too_many(Some(Duration::from_secs(5)));
-        passes.pop().unwrap().too_many(Some(Duration::from_secs(5)));
-        drop(passes);
+        permits.pop().unwrap().too_many(Some(Duration::from_secs(5)));
+        permits.pop().unwrap().too_many(Some(Duration::from_secs(5)));
+        drop(permits);
         let begun = Instant::now();
-        assert_eq!(free(&throttle), 0);
-        let passes = enter(&throttle, 50).await;
+        assert_eq!(free(&limiter), 0);
+        let permits = acquire_many(&limiter, 50).await;
         assert!(begun.elapsed() >= Duration::from_secs(5));
-        assert_eq!(free(&throttle), 0);
-        for (nth, pass) in passes.into_iter().enumerate() {
-            pass.succeeded();
-            assert_eq!(free(&throttle), nth + 1 + (nth + 1) / 8, "after {} successes", nth + 1);
+        assert_eq!(free(&limiter), 0);
+        for (nth, permit) in permits.into_iter().enumerate() {
+            permit.succeeded();
+            assert_eq!(free(&limiter), nth + 1 + (nth + 1) / 8, "after {} successes", nth + 1);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_refusal_among_many_successes_keeps_nobody_waiting() {
-        let throttle = Limiter::new(80);
-        for pass in enter(&throttle, 8).await {
-            pass.succeeded();
+        let limiter = Limiter::new(80);
+        for permit in acquire_many(&limiter, 8).await {
+            permit.succeeded();
         }
-        let mut passes = enter(&throttle, 80).await;
-        passes.pop().unwrap().too_many(None);
-        drop(passes);
-        assert_eq!(free(&throttle), 70);
+        let mut permits = acquire_many(&limiter, 80).await;
+        permits.pop().unwrap().too_many(None);
+        drop(permits);
+        assert_eq!(free(&limiter), 70);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_ever_behind_refusals() {
-        let throttle = Limiter::new(1);
-        throttle.acquire().await.unwrap().too_many(None);
-        let _under_way = throttle.acquire().await.unwrap();
-        assert!(throttle.acquire().await.is_err());
+        let limiter = Limiter::new(1);
+        limiter.acquire().await.unwrap().too_many(None);
+        let _under_way = limiter.acquire().await.unwrap();
+        assert!(limiter.acquire().await.is_err());
         // There is no timeout as long as others succeed.
-        let throttle = Limiter::new(1);
-        let under_way = throttle.acquire().await.unwrap();
+        let limiter = Limiter::new(1);
+        let under_way = limiter.acquire().await.unwrap();
         let hour = async {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             under_way.succeeded();
         };
-        assert!(tokio::join!(throttle.acquire(), hour).0.is_ok());
+        assert!(tokio::join!(limiter.acquire(), hour).0.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_limit_never_falls_below_one_nor_rises_above_the_given() {
-        let throttle = Limiter::new(2);
+        let limiter = Limiter::new(2);
         for _ in 0..5 {
-            throttle.acquire().await.unwrap().too_many(Some(Duration::from_secs(1)));
+            limiter.acquire().await.unwrap().too_many(Some(Duration::from_secs(1)));
             tokio::time::advance(Duration::from_secs(2)).await;
-            assert_eq!(free(&throttle), 1);
+            assert_eq!(free(&limiter), 1);
         }
         for _ in 0..100 {
-            throttle.acquire().await.unwrap().succeeded();
+            limiter.acquire().await.unwrap().succeeded();
         }
-        assert_eq!(free(&throttle), 2);
+        assert_eq!(free(&limiter), 2);
     }
 }

@@ -44,7 +44,7 @@ pub struct Retry<P> {
     inner: P,
     retries: u32,
     budget: Mutex<Budget>,
-    throttle: Limiter,
+    limiter: Limiter,
 }
 
 impl<P: Provider> Retry<P> {
@@ -54,7 +54,7 @@ impl<P: Provider> Retry<P> {
             inner,
             retries: RETRIES,
             budget: Mutex::new(Budget { calls: 0.0, retries: 0.0, at: Instant::now() }),
-            throttle: Limiter::new(usize::MAX),
+            limiter: Limiter::new(usize::MAX),
         }
     }
 
@@ -68,7 +68,7 @@ impl<P: Provider> Retry<P> {
     /// The maximum number of concurrent requests; the others wait, in order. Default: no limit. 0 counts as 1.
     #[must_use]
     pub fn max_in_flight(mut self, requests: usize) -> Self {
-        self.throttle = Limiter::new(requests);
+        self.limiter = Limiter::new(requests);
         self
     }
 
@@ -102,16 +102,16 @@ impl<P: Provider> Retry<P> {
     }
 
     async fn try_once(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
-        let pass = self.throttle.acquire().await.map_err(|refused| {
+        let permit = self.limiter.acquire().await.map_err(|refused| {
             let message = format!("not asked: the server has refused all requests as too many for {refused:.0?}");
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::RateLimited, message) }
         })?;
         let result = self.inner.reply(request, deltas).await;
         match &result {
-            Ok(_) => pass.succeeded(),
+            Ok(_) => permit.succeeded(),
             Err(error) if error.kind == ProviderErrorKind::RateLimited => {
                 let asked = error.retry_after.filter(|asked| *asked <= MAX_PAUSE);
-                pass.too_many(asked);
+                permit.too_many(asked);
             }
             Err(_) => {}
         }

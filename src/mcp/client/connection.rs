@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 100_000;
 /// A handle to one connected server. Cheap to clone; it does not keep the server running.
 #[derive(Clone)]
 pub struct Connection {
-    link: Arc<Supervisor>,
+    supervisor: Arc<Supervisor>,
 }
 
 /// A resource that can be read with [`Connection::read_resource`].
@@ -79,14 +79,14 @@ pub struct PromptMessage {
 }
 
 impl Connection {
-    pub(crate) fn new(link: &Arc<Supervisor>) -> Self {
-        Self { link: Arc::clone(link) }
+    pub(crate) fn new(supervisor: &Arc<Supervisor>) -> Self {
+        Self { supervisor: Arc::clone(supervisor) }
     }
 
     /// The server's name.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.link.name
+        &self.supervisor.name
     }
 
     /// Approves a tool's definition as [`Connections::tools`](crate::mcp::Connections::tools) has shown it. From then
@@ -98,11 +98,12 @@ impl Connection {
     ///
     /// When the server has no such tool, or its definition has changed since it was shown.
     pub fn approve(&self, tool: &str, shown: &Fingerprint) -> Result<(), Error> {
-        match self.link.change(|catalogue| catalogue.approve(tool, shown)) {
+        match self.supervisor.change(|catalogue| catalogue.approve(tool, shown)) {
             Some(true) => Ok(()),
-            Some(false) => Err(Error::Changed { server: Arc::clone(&self.link.name), tool: tool.into() }),
+            Some(false) => Err(Error::Changed { server: Arc::clone(&self.supervisor.name), tool: tool.into() }),
             None => {
-                let known = self.link.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
+                let known =
+                    self.supervisor.catalogue().tools().map(|definition| Arc::clone(&definition.tool)).collect();
                 Err(Error::Unknown { name: tool.into(), known })
             }
         }
@@ -227,10 +228,10 @@ impl Connection {
         request: impl Fn(PaginatedRequestParams) -> ClientRequest,
         read: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
     ) -> Result<Vec<T>, Error> {
-        let settings = &self.link.server.settings;
+        let settings = &self.supervisor.server.settings;
         let most = Limits { entries: MAX_ENTRIES, bytes: settings.max_message_bytes };
         let ask = async |params| {
-            let answer = self.link.request(request(params), None).await;
+            let answer = self.supervisor.request(request(params), None).await;
             answer.map_err(|failure| failure.to_string())
         };
         let listing = timeout(settings.total_timeout, pages::all(most, ask, read));
@@ -240,7 +241,7 @@ impl Connection {
     }
 
     async fn request(&self, request: ClientRequest) -> Result<ServerResult, Error> {
-        let answer = self.link.request(request, None).await;
+        let answer = self.supervisor.request(request, None).await;
         answer.map_err(|failure| self.error(&failure.to_string()))
     }
 
@@ -249,13 +250,13 @@ impl Connection {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error::Request { server: Arc::clone(&self.link.name), reason: quoted(reason).into() }
+        Error::Request { server: Arc::clone(&self.supervisor.name), reason: quoted(reason).into() }
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("name", &self.link.name).finish_non_exhaustive()
+        f.debug_struct("Connection").field("name", &self.supervisor.name).finish_non_exhaustive()
     }
 }
 

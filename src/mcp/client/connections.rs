@@ -134,15 +134,15 @@ impl Servers {
             opening.push(Supervisor::open(name, server, catalogue, Arc::clone(&overflow), revised.clone()));
         }
         let opened = join_all(opening).await;
-        let mut absent: Vec<Error> = opened.iter().filter_map(|(link, _)| absence(link)).collect();
+        let mut absent: Vec<Error> = opened.iter().filter_map(|(supervisor, _)| absence(supervisor)).collect();
         if !opened.is_empty() && absent.len() == opened.len() {
             return Err(if absent.len() == 1 { absent.remove(0) } else { Error::NoServer { errors: absent } });
         }
-        let links: Arc<[Arc<Supervisor>]> = opened.iter().map(|(link, _)| Arc::clone(link)).collect();
-        let keeping = opened.into_iter().map(|(link, live)| link.supervise(live)).collect();
+        let supervisors: Arc<[Arc<Supervisor>]> = opened.iter().map(|(supervisor, _)| Arc::clone(supervisor)).collect();
+        let keeping = opened.into_iter().map(|(supervisor, live)| supervisor.supervise(live)).collect();
         let registrations = Arc::<Mutex<Vec<Registration>>>::default();
         let settling = AbortOnDropHandle::new(tokio::spawn(sync_all(revisions, Arc::clone(&registrations))));
-        Ok(Connections { links, registrations, keeping, _settling: settling })
+        Ok(Connections { supervisors, registrations, keeping, _settling: settling })
     }
 }
 
@@ -156,7 +156,7 @@ impl Servers {
 /// fails if the attempt fails.
 #[derive(Debug)]
 pub struct Connections {
-    links: Arc<[Arc<Supervisor>]>,
+    supervisors: Arc<[Arc<Supervisor>]>,
     registrations: Arc<Mutex<Vec<Registration>>>,
     keeping: JoinSet<()>,
     _settling: AbortOnDropHandle<()>,
@@ -179,7 +179,7 @@ impl Connections {
         match registrations.iter_mut().find(|registration| registration.is(runtime)) {
             Some(registration) => registration.sync(runtime),
             None => {
-                registrations.push(Registration::join(runtime, &self.links)?);
+                registrations.push(Registration::join(runtime, &self.supervisors)?);
                 Ok(())
             }
         }
@@ -202,10 +202,10 @@ impl Connections {
     ///
     /// When there is no server of that name.
     pub fn server(&self, name: &str) -> Result<Connection, Error> {
-        let link = self.links.iter().find(|link| *link.name == *name);
-        link.map(Connection::new).ok_or_else(|| Error::Unknown {
+        let supervisor = self.supervisors.iter().find(|supervisor| *supervisor.name == *name);
+        supervisor.map(Connection::new).ok_or_else(|| Error::Unknown {
             name: name.into(),
-            known: self.links.iter().map(|link| Arc::clone(&link.name)).collect(),
+            known: self.supervisors.iter().map(|supervisor| Arc::clone(&supervisor.name)).collect(),
         })
     }
 
@@ -213,18 +213,18 @@ impl Connections {
     /// have ended. They are retried.
     #[must_use]
     pub fn unavailable(&self) -> Vec<Error> {
-        self.links.iter().filter_map(absence).collect()
+        self.supervisors.iter().filter_map(absence).collect()
     }
 
     /// All tools that could be offered, with everything that a person needs to approve them. Servers in their order,
     /// tools by name.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
-        let of = |link: &Arc<Supervisor>| -> Vec<ToolInfo> {
-            let catalogue = link.catalogue();
-            catalogue.tools().map(|tool| ToolInfo::new(&link.name, tool, catalogue.is_approved(tool))).collect()
+        let of = |supervisor: &Arc<Supervisor>| -> Vec<ToolInfo> {
+            let catalogue = supervisor.catalogue();
+            catalogue.tools().map(|tool| ToolInfo::new(&supervisor.name, tool, catalogue.is_approved(tool))).collect()
         };
-        let mut tools: Vec<ToolInfo> = self.links.iter().flat_map(of).collect();
+        let mut tools: Vec<ToolInfo> = self.supervisors.iter().flat_map(of).collect();
         let names: HashSet<Arc<str>> = tools.iter().map(|tool| Arc::clone(&tool.tool)).collect();
         for tool in &mut tools {
             let words = tool.description.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
@@ -240,8 +240,8 @@ impl Connections {
     /// The tools that are not offered, with the reasons.
     #[must_use]
     pub fn refused(&self) -> Vec<RefusedTool> {
-        let of = |link: &Arc<Supervisor>| -> Vec<RefusedTool> {
-            link.catalogue().refused().map(|refused| refused.of(&link.name)).collect()
+        let of = |supervisor: &Arc<Supervisor>| -> Vec<RefusedTool> {
+            supervisor.catalogue().refused().map(|refused| refused.of(&supervisor.name)).collect()
         };
         let registrations = self.registrations.lock();
         let by_name = registrations
@@ -249,7 +249,7 @@ impl Connections {
             .filter(|registration| registration.is_alive())
             .flat_map(Registration::refused)
             .cloned();
-        self.links.iter().flat_map(of).chain(by_name).collect()
+        self.supervisors.iter().flat_map(of).chain(by_name).collect()
     }
 
     /// The current approvals, to be stored and given to [`Servers::pins`] in the next run.
@@ -257,8 +257,9 @@ impl Connections {
     /// A server that was never connected is missing, unless it was in the pins of this run.
     #[must_use]
     pub fn pins(&self) -> Pins {
-        let of = |link: &Arc<Supervisor>| Some((Arc::clone(&link.name), link.catalogue().pins()?.clone()));
-        self.links.iter().filter_map(of).collect()
+        let of =
+            |supervisor: &Arc<Supervisor>| Some((Arc::clone(&supervisor.name), supervisor.catalogue().pins()?.clone()));
+        self.supervisors.iter().filter_map(of).collect()
     }
 
     /// Ends the servers and waits until they have ended.
@@ -269,14 +270,14 @@ impl Connections {
     ///
     /// [shutdown]: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
     pub async fn close(mut self) {
-        self.links.iter().for_each(|link| link.close());
+        self.supervisors.iter().for_each(|supervisor| supervisor.close());
         while self.keeping.join_next().await.is_some() {}
     }
 }
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        self.links.iter().for_each(|link| link.close());
+        self.supervisors.iter().for_each(|supervisor| supervisor.close());
         self.keeping.abort_all();
         // Dropped after the lock is released, as in `sync_all`.
         let registrations = std::mem::take(&mut *self.registrations.lock());
@@ -285,8 +286,8 @@ impl Drop for Connections {
 }
 
 /// The error of an unavailable server; `None` if the server is available.
-fn absence(link: &Arc<Supervisor>) -> Option<Error> {
-    link.absence().map(|reason| Error::Connect { server: Arc::clone(&link.name), reason })
+fn absence(supervisor: &Arc<Supervisor>) -> Option<Error> {
+    supervisor.absence().map(|reason| Error::Connect { server: Arc::clone(&supervisor.name), reason })
 }
 
 /// Updates the tools of every runtime whenever they change, and removes registrations whose runtime has ended.

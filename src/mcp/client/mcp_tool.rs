@@ -19,7 +19,7 @@ use crate::tool_call::{Arguments, ToolError, ToolSpec};
 /// A tool under the name by which it is offered.
 pub(crate) struct McpTool {
     pub(crate) name: Name,
-    pub(crate) link: Arc<Supervisor>,
+    pub(crate) supervisor: Arc<Supervisor>,
     pub(crate) definition: Arc<Definition>,
 }
 
@@ -39,14 +39,14 @@ impl Tool for McpTool {
 
 impl McpTool {
     async fn run(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
-        if let Some(objection) = self.link.catalogue().objection(&self.definition) {
+        if let Some(objection) = self.supervisor.catalogue().objection(&self.definition) {
             return Err(self.error(objection));
         }
         let receiver = ProgressReceiver::new(context);
         let params = CallToolRequestParams::new(self.definition.tool.to_string()).with_arguments(arguments);
         let mut call = CallToolRequest::new(params);
         call.extensions.insert(Arc::downgrade(&receiver));
-        let answer = self.link.request(ClientRequest::CallToolRequest(call), Some(&receiver)).await;
+        let answer = self.supervisor.request(ClientRequest::CallToolRequest(call), Some(&receiver)).await;
         let output = match answer.map_err(|failure| self.failure(failure))? {
             ServerResult::CallToolResult(result) => {
                 Some(Output::new(&result.content, result.structured_content.as_ref(), result.is_error))
@@ -59,10 +59,10 @@ impl McpTool {
         };
         let mut output = output.ok_or_else(|| self.error("it answered with something that is no tool's result"))?;
         if output.is_error {
-            output.content.text = self.link.server.without_secrets(&output.content.text).into();
+            output.content.text = self.supervisor.server.without_secrets(&output.content.text).into();
         }
-        let most = self.link.server.settings.max_text_bytes;
-        output.content.text = self.link.overflow.fit(&self.link.name, output.content.text, most).await;
+        let most = self.supervisor.server.settings.max_text_bytes;
+        output.content.text = self.supervisor.overflow.fit(&self.supervisor.name, output.content.text, most).await;
         if output.is_error {
             return Err(output.content.into());
         }
@@ -74,7 +74,7 @@ impl McpTool {
             Failure::TimedOut(limit) => ToolError::timeout(limit),
             Failure::NotConnected(reason) => ToolError::network(self.told(&reason)),
             Failure::Unauthorized(reason) => {
-                ToolError::authentication(&format!("MCP server {}", self.link.name), quoted(&reason))
+                ToolError::authentication(&format!("MCP server {}", self.supervisor.name), quoted(&reason))
             }
             other => self.error(other),
         }
@@ -85,6 +85,6 @@ impl McpTool {
     }
 
     fn told(&self, reason: &dyn std::fmt::Display) -> String {
-        quoted(&format!("MCP server `{}`: {reason}", self.link.name))
+        quoted(&format!("MCP server `{}`: {reason}", self.supervisor.name))
     }
 }

@@ -76,9 +76,10 @@ impl Pieces {
             ContentBlock::Image(image) => self.attach(&image.mime_type, &image.data, None),
             ContentBlock::Audio(audio) => self.attach(&audio.mime_type, &audio.data, None),
             ContentBlock::Resource(embedded) => self.add_resource(&embedded.resource),
-            ContentBlock::ResourceLink(link) => {
-                let mut line = format!("Resource {}: {}", link.uri, link.title.as_ref().unwrap_or(&link.name));
-                if let Some(description) = &link.description {
+            ContentBlock::ResourceLink(supervisor) => {
+                let mut line =
+                    format!("Resource {}: {}", supervisor.uri, supervisor.title.as_ref().unwrap_or(&supervisor.name));
+                if let Some(description) = &supervisor.description {
                     line = format!("{line} ({description})");
                 }
                 self.texts.push(line);

@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 10;
 /// The tools of all servers in one runtime, which is held by a weak reference. Dropping it removes the tools.
 pub(crate) struct Registration {
     router: Weak<Router>,
-    links: Arc<[Arc<Supervisor>]>,
+    supervisors: Arc<[Arc<Supervisor>]>,
     /// The tools that this registration has added, even if they were removed since.
     has: Vec<RegisteredTool>,
     refused: Vec<RefusedTool>,
@@ -44,11 +44,11 @@ impl RegisteredTool {
 }
 
 impl Registration {
-    pub(crate) fn join(runtime: &Runtime, links: &Arc<[Arc<Supervisor>]>) -> Result<Self, BuildError> {
-        let (router, links) = (Arc::downgrade(&runtime.router), Arc::clone(links));
-        let mut member = Self { router, links, has: Vec::new(), refused: Vec::new() };
-        member.sync(runtime)?;
-        Ok(member)
+    pub(crate) fn join(runtime: &Runtime, supervisors: &Arc<[Arc<Supervisor>]>) -> Result<Self, BuildError> {
+        let (router, supervisors) = (Arc::downgrade(&runtime.router), Arc::clone(supervisors));
+        let mut registration = Self { router, supervisors, has: Vec::new(), refused: Vec::new() };
+        registration.sync(runtime)?;
+        Ok(registration)
     }
 
     /// The runtime, if it still exists.
@@ -77,7 +77,8 @@ impl Registration {
     }
 
     fn try_sync(&mut self, runtime: &Runtime) -> Result<(), BuildError> {
-        let tools: Vec<(Arc<Supervisor>, String, Arc<Definition>)> = self.links.iter().flat_map(approved).collect();
+        let tools: Vec<(Arc<Supervisor>, String, Arc<Definition>)> =
+            self.supervisors.iter().flat_map(approved).collect();
         let named: Vec<(&str, &str)> =
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
         let snapshot = runtime.router.registry().snapshot();
@@ -93,15 +94,15 @@ impl Registration {
             })
         };
         let (mut joining, mut has, mut refused) = (Vec::<Arc<dyn Tool>>::new(), Vec::new(), Vec::new());
-        for (name, (link, _, definition)) in names.into_iter().zip(tools) {
+        for (name, (supervisor, _, definition)) in names.into_iter().zip(tools) {
             match name {
                 Ok(name) => {
                     let fingerprint = definition.fingerprint.clone();
-                    let tool: Arc<dyn Tool> = Arc::new(McpTool { name: Arc::clone(&name), link, definition });
+                    let tool: Arc<dyn Tool> = Arc::new(McpTool { name: Arc::clone(&name), supervisor, definition });
                     joining.push(Arc::clone(&tool));
                     has.push(RegisteredTool { name, fingerprint, tool });
                 }
-                Err(reason) => refused.push(RefusedTool::new(&definition.tool, reason).of(&link.name)),
+                Err(reason) => refused.push(RefusedTool::new(&definition.tool, reason).of(&supervisor.name)),
             }
         }
         let is_same = |(before, now): (&RegisteredTool, &RegisteredTool)| {
@@ -141,14 +142,14 @@ impl Drop for Registration {
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.has.iter().map(|has| &has.name).collect();
-        f.debug_struct("Member").field("has", &names).finish_non_exhaustive()
+        f.debug_struct("Registration").field("has", &names).finish_non_exhaustive()
     }
 }
 
 /// The approved tools of a server, with the server's name in the form in which it becomes part of their names.
-fn approved(link: &Arc<Supervisor>) -> Vec<(Arc<Supervisor>, String, Arc<Definition>)> {
-    let server = names::clean(&link.name).unwrap_or_default();
-    let catalogue = link.catalogue();
+fn approved(supervisor: &Arc<Supervisor>) -> Vec<(Arc<Supervisor>, String, Arc<Definition>)> {
+    let server = names::clean(&supervisor.name).unwrap_or_default();
+    let catalogue = supervisor.catalogue();
     let tools = catalogue.tools().filter(|tool| catalogue.is_approved(tool));
-    tools.map(|tool| (Arc::clone(link), server.clone(), Arc::clone(tool))).collect()
+    tools.map(|tool| (Arc::clone(supervisor), server.clone(), Arc::clone(tool))).collect()
 }

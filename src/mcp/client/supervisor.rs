@@ -67,7 +67,7 @@ impl Supervisor {
             Ok((live, _)) => State::Up(live.session.clone()),
             Err(reason) => State::Down { reason: reason.as_str().into(), attempts: 0 },
         };
-        let link = Self {
+        let supervisor = Self {
             name,
             server,
             overflow,
@@ -78,15 +78,15 @@ impl Supervisor {
         };
         let live = match opened {
             Ok((live, listed)) => {
-                link.relist(&listed);
+                supervisor.relist(&listed);
                 Some(live)
             }
             Err(reason) => {
-                tracing::warn!(server = %link.name, reason, "an MCP server is not there");
+                tracing::warn!(server = %supervisor.name, reason, "an MCP server is not there");
                 None
             }
         };
-        (Arc::new(link), live)
+        (Arc::new(supervisor), live)
     }
 
     /// Restarts the server whenever it is not connected, until the supervisor is closed.
@@ -208,7 +208,7 @@ impl Supervisor {
 
 impl fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("name", &self.name).field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Supervisor").field("name", &self.name).field("server", &self.server).finish_non_exhaustive()
     }
 }
 

@@ -293,9 +293,9 @@ impl ServerHandler for AgentServer {
 
     /// Notifies the host when a peer joins or leaves, until the end of its session.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let mut comings = PeerChanges::to(&self.runtime);
+        let mut peer_changes = PeerChanges::to(&self.runtime);
         let telling = async {
-            while comings.next().await {
+            while peer_changes.next().await {
                 let _ = context.peer.notify_tool_list_changed().await;
             }
         };
@@ -311,9 +311,9 @@ impl ServerHandler for AgentServer {
 
     /// Sends the same notifications to hosts of the protocol's revision 2026-07-28, which subscribe to them.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut comings = PeerChanges::to(&self.runtime);
+        let mut peer_changes = PeerChanges::to(&self.runtime);
         let telling = async {
-            while comings.next().await {
+            while peer_changes.next().await {
                 let _ = subscription.sink().send(ToolListChangedNotification::default().into()).await;
             }
         };

@@ -24,7 +24,7 @@ use super::line::ClosableTransport;
 /// The sessions that are open.
 pub(super) struct Sessions {
     open: LocalSessionManager,
-    uses: Activities,
+    activities: Activities,
     most: usize,
     patience: Duration,
 }
@@ -46,7 +46,7 @@ impl Sessions {
     pub(super) fn new(most: usize, patience: Duration) -> Self {
         let mut open = LocalSessionManager::default();
         open.session_config.keep_alive = None;
-        Self { open, uses: Activities::default(), most, patience }
+        Self { open, activities: Activities::default(), most, patience }
     }
 
     /// Closes abandoned sessions; runs until the future is dropped.
@@ -54,8 +54,13 @@ impl Sessions {
         loop {
             sleep(self.patience / 4).await;
             let is_abandoned = |usage: &Activity| usage.streams == 0 && usage.last.elapsed() >= self.patience;
-            let abandoned: Vec<_> =
-                self.uses.lock().iter().filter(|(_, usage)| is_abandoned(usage)).map(|(id, _)| id.clone()).collect();
+            let abandoned: Vec<_> = self
+                .activities
+                .lock()
+                .iter()
+                .filter(|(_, usage)| is_abandoned(usage))
+                .map(|(id, _)| id.clone())
+                .collect();
             for id in abandoned {
                 tracing::info!(%id, "session abandoned");
                 let _ = self.close_session(&id).await;
@@ -65,14 +70,14 @@ impl Sessions {
 
     /// Marks the session as used until the guard is dropped.
     fn using(&self, id: &SessionId) -> ActivityGuard {
-        change(&self.uses, id, |usage| usage.streams += 1);
-        ActivityGuard { id: id.clone(), uses: Arc::clone(&self.uses), request: None }
+        change(&self.activities, id, |usage| usage.streams += 1);
+        ActivityGuard { id: id.clone(), activities: Arc::clone(&self.activities), request: None }
     }
 }
 
 struct ActivityGuard {
     id: SessionId,
-    uses: Activities,
+    activities: Activities,
     request: Option<RequestId>,
 }
 
@@ -80,7 +85,7 @@ impl ActivityGuard {
     /// Marks a request as open, too. `None` if another one with that id is open: the SDK would forget that one.
     fn answering(mut self, request: &RequestId) -> Option<Self> {
         let mut is_new = true;
-        change(&self.uses, &self.id, |usage| is_new = usage.requests.insert(request.clone()));
+        change(&self.activities, &self.id, |usage| is_new = usage.requests.insert(request.clone()));
         self.request = is_new.then(|| request.clone());
         is_new.then_some(self)
     }
@@ -110,15 +115,15 @@ impl<S: Stream> Stream for Guarded<S> {
 
 impl Drop for ActivityGuard {
     fn drop(&mut self) {
-        change(&self.uses, &self.id, |usage| {
+        change(&self.activities, &self.id, |usage| {
             usage.streams -= 1;
             self.request.as_ref().map(|request| usage.requests.remove(request));
         });
     }
 }
 
-fn change(uses: &Activities, id: &SessionId, change: impl FnOnce(&mut Activity)) {
-    if let Some(usage) = uses.lock().get_mut(id) {
+fn change(activities: &Activities, id: &SessionId, change: impl FnOnce(&mut Activity)) {
+    if let Some(usage) = activities.lock().get_mut(id) {
         change(usage);
         usage.last = Instant::now();
     }
@@ -138,11 +143,13 @@ impl SessionManager for Sessions {
     type Transport = ClosableTransport<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
-        if self.uses.lock().len() >= self.most {
+        if self.activities.lock().len() >= self.most {
             return Err(SessionError::TooMany(self.most));
         }
         let (id, transport) = self.open.create_session().await?;
-        self.uses.lock().insert(id.clone(), Activity { streams: 0, last: Instant::now(), requests: HashSet::new() });
+        self.activities
+            .lock()
+            .insert(id.clone(), Activity { streams: 0, last: Instant::now(), requests: HashSet::new() });
         Ok((id, ClosableTransport::new(transport)))
     }
 
@@ -159,7 +166,7 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.uses.lock().remove(id);
+        self.activities.lock().remove(id);
         Ok(self.open.close_session(id).await?)
     }
 

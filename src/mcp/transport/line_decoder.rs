@@ -15,7 +15,7 @@ pub(crate) struct LineDecoder {
     limit: usize,
     line: Vec<u8>,
     /// Set while a line that is too long is discarded.
-    passing: Option<Discarding>,
+    discarding: Option<Discarding>,
 }
 
 /// A line that is too long and is being discarded.
@@ -39,7 +39,7 @@ pub(crate) enum Line {
 
 impl LineDecoder {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), passing: None }
+        Self { limit, line: Vec::new(), discarding: None }
     }
 
     /// Reads bytes up to the end of a line. Returns the remaining bytes, and the line if it is complete.
@@ -55,23 +55,23 @@ impl LineDecoder {
 
     /// The last line if it has no end, once the output has ended.
     pub(crate) fn rest(&mut self) -> Option<Line> {
-        (!self.line.is_empty() || self.passing.is_some()).then(|| self.end())
+        (!self.line.is_empty() || self.discarding.is_some()).then(|| self.end())
     }
 
     fn extend(&mut self, piece: &[u8]) {
-        if self.passing.is_none() && self.line.len() + piece.len() <= self.limit {
+        if self.discarding.is_none() && self.line.len() + piece.len() <= self.limit {
             self.line.extend_from_slice(piece);
             return;
         }
         let line = std::mem::take(&mut self.line);
-        let passing = self.passing.get_or_insert_with(Discarding::default);
-        passing.extend(&line);
-        passing.extend(piece);
+        let discarding = self.discarding.get_or_insert_with(Discarding::default);
+        discarding.extend(&line);
+        discarding.extend(piece);
     }
 
     fn end(&mut self) -> Line {
-        match self.passing.take() {
-            Some(passing) => Line::TooLong { length: passing.length, answered: passing.answered() },
+        match self.discarding.take() {
+            Some(discarding) => Line::TooLong { length: discarding.length, answered: discarding.answered() },
             None => {
                 let mut line = std::mem::take(&mut self.line);
                 if line.ends_with(b"\r") {

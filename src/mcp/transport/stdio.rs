@@ -164,7 +164,7 @@ struct Outbox {
 
 #[derive(Default)]
 struct SendQueue {
-    letters: VecDeque<OutgoingMessage>,
+    messages: VecDeque<OutgoingMessage>,
     is_closed: bool,
 }
 
@@ -185,9 +185,9 @@ impl Outbox {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let unsent = withdrawn(message)
-            .and_then(|id| waiting.letters.iter().position(|letter| letter.request.as_ref() == Some(id)));
+            .and_then(|id| waiting.messages.iter().position(|message| message.request.as_ref() == Some(id)));
         if let Some(unsent) = unsent {
-            waiting.letters.remove(unsent);
+            waiting.messages.remove(unsent);
             let _ = sent.send(Ok(()));
             return Ok(is_sent);
         }
@@ -195,7 +195,7 @@ impl Outbox {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        waiting.letters.push_back(OutgoingMessage { request, line, sent });
+        waiting.messages.push_back(OutgoingMessage { request, line, sent });
         self.filled.notify_one();
         Ok(is_sent)
     }
@@ -203,7 +203,7 @@ impl Outbox {
     fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
-        waiting.letters.clear();
+        waiting.messages.clear();
         self.filled.notify_one();
     }
 
@@ -215,8 +215,8 @@ impl Outbox {
                 if waiting.is_closed {
                     return None;
                 }
-                if let Some(letter) = waiting.letters.pop_front() {
-                    return Some(letter);
+                if let Some(message) = waiting.messages.pop_front() {
+                    return Some(message);
                 }
             }
             self.filled.notified().await;
@@ -237,10 +237,10 @@ fn withdrawn(message: &TxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
 
 /// Writes the messages of the outbox, and closes the process's input when the outbox is closed.
 async fn write(mut input: ChildStdin, outbox: Arc<Outbox>) {
-    while let Some(letter) = outbox.next().await {
-        let written = input.write_all(&letter.line).await;
+    while let Some(message) = outbox.next().await {
+        let written = input.write_all(&message.line).await;
         let is_broken = written.is_err();
-        let _ = letter.sent.send(written);
+        let _ = message.sent.send(written);
         if is_broken {
             outbox.close();
         }

@@ -26,9 +26,9 @@ use crate::secrets::Secrets;
 
 /// A client for one server. All requests share its connections.
 pub(crate) struct HttpClient {
-    lanes: Mutex<Vec<Connection>>,
+    connections: Mutex<Vec<Connection>>,
     /// `true` once the server has answered with HTTP/1.1, where each request has a connection of its own.
-    is_plain: AtomicBool,
+    is_http1: AtomicBool,
     headers: Result<HeaderMap, ProviderError>,
     /// The header whose value is requested before each request.
     source: Option<(HeaderName, HeaderSource)>,
@@ -57,8 +57,8 @@ impl Default for HttpClient {
     fn default() -> Self {
         let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Self {
-            lanes: Mutex::default(),
-            is_plain: AtomicBool::new(false),
+            connections: Mutex::default(),
+            is_http1: AtomicBool::new(false),
             headers: Ok(json),
             source: None,
             secrets: Secrets::default(),
@@ -119,7 +119,7 @@ impl HttpClient {
     /// Sends `body` and waits for the head of the response. A response whose status is not 2xx is an error.
     pub(crate) async fn post(&self, url: &str, body: Bytes) -> Result<Response<'_>, ProviderError> {
         let deadline = deadline_after(self.total_timeout);
-        let lane = self.connection(url)?;
+        let connection = self.connection(url)?;
         let mut headers = self.headers.clone()?;
         let mut secrets = Secrets::default();
         if let Some((name, source)) = &self.source {
@@ -127,11 +127,11 @@ impl HttpClient {
             headers.insert(name, sensitive(value.expose_secret().trim()).ok_or_else(|| no_header(name.as_str()))?);
             value.expose_secret().split_whitespace().for_each(|part| secrets.add(part.into()));
         }
-        let request = lane.client.post(url).headers(headers).body(body);
+        let request = connection.client.post(url).headers(headers).body(body);
         let sending = async { request.send().await.map_err(|error| self.transport_error(error)) };
         let response = with_deadline(deadline, self.total_timeout, "no answer began", sending).await?;
         if response.version() < Version::HTTP_2 {
-            self.is_plain.store(true, Ordering::Relaxed);
+            self.is_http1.store(true, Ordering::Relaxed);
         }
         let request_id = request_id(&response);
         let answer = Response {
@@ -139,7 +139,7 @@ impl HttpClient {
             response,
             http: self,
             secrets,
-            _lane: lane,
+            _connection: connection,
             deadline,
             has_begun: false,
             received: 0,
@@ -153,16 +153,17 @@ impl HttpClient {
     /// Returns a connection with room for one more request.
     fn connection(&self, url: &str) -> Result<Connection, ProviderError> {
         // Without TLS, HTTP/2 is not negotiated.
-        let is_multiplexed = url.starts_with("https:") && !self.is_plain.load(Ordering::Relaxed);
+        let is_multiplexed = url.starts_with("https:") && !self.is_http1.load(Ordering::Relaxed);
         let most = if is_multiplexed { MAX_STREAMS } else { usize::MAX };
-        let mut lanes = self.lanes.lock();
+        let mut connections = self.connections.lock();
         // The number of clones is counted: one for the connection itself, and one for each request.
-        if let Some(lane) = lanes.iter().find(|lane| Arc::strong_count(&lane.requests) <= most) {
-            return Ok(lane.clone());
+        if let Some(connection) = connections.iter().find(|connection| Arc::strong_count(&connection.requests) <= most)
+        {
+            return Ok(connection.clone());
         }
-        let lane = Connection { client: self.client()?, requests: Arc::default() };
-        lanes.push(lane.clone());
-        Ok(lane)
+        let connection = Connection { client: self.client()?, requests: Arc::default() };
+        connections.push(connection.clone());
+        Ok(connection)
     }
 
     fn client(&self) -> Result<reqwest::Client, ProviderError> {
@@ -208,7 +209,7 @@ pub(crate) struct Response<'h> {
     http: &'h HttpClient,
     /// The secrets of this request only.
     secrets: Secrets,
-    _lane: Connection,
+    _connection: Connection,
     response: reqwest::Response,
     request_id: Option<String>,
     deadline: Instant,
