@@ -252,6 +252,13 @@ enum Is {
     InCode,
 }
 
+/// The text that is not decided yet, and whether more may follow it.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    rest: &'a str,
+    is_whole: bool,
+}
+
 impl Parser {
     /// A parser for an answer to which these tools were offered.
     #[must_use]
@@ -363,7 +370,7 @@ impl Parser {
         let text = std::mem::take(&mut self.rest);
         let mut rest = &*text;
         while !rest.is_empty() {
-            let Some(taken) = self.step(rest, is_whole, shown) else { break };
+            let Some(taken) = self.step(Input { rest, is_whole }, shown) else { break };
             rest = &rest[taken..];
             if taken > 0 {
                 self.seen = 0;
@@ -383,19 +390,21 @@ impl Parser {
 
     /// Decides what the text begins with, and says how much of it is done with; `None` if that takes more text. With the
     /// whole text something is always decided.
-    fn step(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn step(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, .. } = input;
         match self.state {
-            State::Text => self.text(rest, is_whole, shown),
-            State::Until(end, how) => Some(self.until(rest, end, how, is_whole, shown)).filter(|taken| *taken > 0),
-            State::Reasoning(closes) => Some(self.reason(rest, closes, is_whole)).filter(|taken| *taken > 0),
-            State::Code(fence) => self.code(fence, rest, is_whole, shown),
-            State::Held { fence, body, holds } => self.held(fence, body, holds, rest, is_whole, shown),
-            State::Call { form, body, is, .. } => self.call(form, body, is, rest, is_whole, shown),
+            State::Text => self.text(input, shown),
+            State::Until(end, how) => Some(self.until(input, end, how, shown)).filter(|taken| *taken > 0),
+            State::Reasoning(closes) => Some(self.reason(input, closes)).filter(|taken| *taken > 0),
+            State::Code(fence) => self.code(fence, input, shown),
+            State::Held { fence, body, holds } => self.held(fence, body, holds, input, shown),
+            State::Call { form, body, is, .. } => self.call(form, body, is, input, shown),
             State::Dropped => Some(rest.len()),
         }
     }
 
-    fn text(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    fn text(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, .. } = input;
         if self.skips_space {
             let space = rest.len() - rest.trim_start().len();
             self.skips_space = space == rest.len();
@@ -407,37 +416,38 @@ impl Parser {
         let byte = rest.as_bytes()[0];
         if byte == 0xE3
             && self.line_is_blank
-            && let Some(step) = self.thought_in_brackets_if_any(rest, is_whole, shown)
+            && let Some(step) = self.thought_in_brackets_if_any(input, shown)
         {
             return step;
         }
         if self.line_is_blank && self.open_backticks == 0 && !self.is_inside && self.tools.leads(byte) {
-            match self.line(rest, is_whole) {
+            match self.line(input) {
                 Step::Taken(length) => return Some(length),
                 Step::Wait => return None,
                 Step::Text => {}
             }
         }
-        let plain = self.plain(rest, is_whole);
+        let plain = self.plain(input);
         if plain > 0 {
             return Some(self.show(rest, plain, shown));
         }
-        if let Some(step) = self.separator(rest, is_whole) {
+        if let Some(step) = self.separator(input) {
             return step;
         }
         match byte {
-            b'`' | b'~' if !self.is_inside => self.marks(rest, is_whole, shown),
-            b'<' => self.tag(rest, is_whole, shown),
-            b'[' => self.bracket(rest, is_whole, shown),
-            b'{' => self.json(rest, is_whole, shown),
-            b'&' | b'\\' if !self.is_inside => self.escaped(rest, is_whole, shown),
-            0xE2 => self.thought_in_brackets(rest, is_whole, shown),
+            b'`' | b'~' if !self.is_inside => self.marks(input, shown),
+            b'<' => self.tag(input, shown),
+            b'[' => self.bracket(input, shown),
+            b'{' => self.json(input, shown),
+            b'&' | b'\\' if !self.is_inside => self.escaped(input, shown),
+            0xE2 => self.thought_in_brackets(input, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
     }
 
     /// How much of a text is nothing but text.
-    fn plain(&self, rest: &str, is_whole: bool) -> usize {
+    fn plain(&self, input: Input<'_>) -> usize {
+        let Input { rest, is_whole } = input;
         let bytes = rest.as_bytes();
         let space = |at: usize| rest.len() - at - rest[at..].trim_start().len();
         let mut at = if self.line_is_blank { space(0) } else { 0 };
@@ -475,7 +485,8 @@ impl Parser {
     }
 
     /// A `,` or `;` between calls that are calls if no text follows.
-    fn separator(&mut self, rest: &str, is_whole: bool) -> Option<Option<usize>> {
+    fn separator(&mut self, input: Input<'_>) -> Option<Option<usize>> {
+        let Input { rest, is_whole } = input;
         if !rest.starts_with([',', ';']) || self.tentative.is_none() {
             return None;
         }
@@ -575,8 +586,8 @@ impl Parser {
     }
 
     /// Whether a call that begins here is meant; `None` if that takes more text.
-    fn is_meant(&self, rest: &str, is_whole: bool) -> Option<Is> {
-        if self.open_backticks > 0 && self.is_in_code(rest, is_whole)? {
+    fn is_meant(&self, input: Input<'_>) -> Option<Is> {
+        if self.open_backticks > 0 && self.is_in_code(input)? {
             return Some(Is::InCode);
         }
         Some(self.verdict())
@@ -625,7 +636,8 @@ impl Parser {
     }
 
     /// Whether the inline code that was opened on this line is closed on it.
-    fn is_in_code(&self, rest: &str, is_whole: bool) -> Option<bool> {
+    fn is_in_code(&self, input: Input<'_>) -> Option<bool> {
+        let Input { rest, is_whole } = input;
         let text = head(rest);
         let head = text.as_bytes();
         let mut at = match own_length(text) {
@@ -662,17 +674,10 @@ impl Parser {
     }
 
     /// A call whose text begins at `body`.
-    fn call(
-        &mut self,
-        form: Form,
-        body: usize,
-        is: Is,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    fn call(&mut self, form: Form, body: usize, is: Is, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, .. } = input;
         let is_long = rest.len() > self.longest;
-        let (end, next, is_closed) = self.delimited(form, body, rest, is_whole)?;
+        let (end, next, is_closed) = self.delimited(form, body, input)?;
         let is_cut = is_long && !is_closed;
         self.state = State::Text;
         if matches!(is, Is::Quoted | Is::InCode) {
@@ -706,7 +711,8 @@ impl Parser {
     }
 
     /// Where a call ends, where the text goes on, and whether the call has an end; `None` if that takes more text.
-    fn delimited(&mut self, form: Form, body: usize, rest: &str, is_whole: bool) -> Option<(usize, usize, bool)> {
+    fn delimited(&mut self, form: Form, body: usize, input: Input<'_>) -> Option<(usize, usize, bool)> {
+        let Input { rest, is_whole } = input;
         let State::Call { scan, .. } = &mut self.state else { return None };
         let (within, is_long) = (&rest[..rest.floor_char_boundary(self.longest)], rest.len() > self.longest);
         let is_end = is_whole && !is_long;

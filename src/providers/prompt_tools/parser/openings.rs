@@ -4,7 +4,8 @@ use super::*;
 
 impl Parser {
     /// Shows one byte of what may have been meant as a call.
-    pub(super) fn mention(&mut self, rest: &str, tag: usize, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn mention(&mut self, input: Input<'_>, tag: usize, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         if rest.len() <= tag && !is_whole {
             return None;
         }
@@ -18,7 +19,8 @@ impl Parser {
     }
 
     /// What begins a line, and is a call by that.
-    pub(super) fn line(&mut self, rest: &str, is_whole: bool) -> Step {
+    pub(super) fn line(&mut self, input: Input<'_>) -> Step {
+        let Input { rest, is_whole } = input;
         let (form, body) = match line_looks(rest, &self.tools, is_whole) {
             Line::Unclear => return Step::Wait,
             Line::Text => return Step::Text,
@@ -56,9 +58,10 @@ impl Parser {
     }
 
     /// A `<`.
-    pub(super) fn tag(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn tag(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         if rest.as_bytes().get(1).is_some_and(|byte| *byte == b'!') {
-            return self.comment(rest, is_whole, shown);
+            return self.comment(input, shown);
         }
         let mark = match Mark::read(rest, is_whole) {
             Begins::Mark(mark) => mark,
@@ -84,33 +87,25 @@ impl Parser {
         let kind = match mark.kind() {
             Some(kind) => kind,
             None if self.line_is_blank && mark.end.is_some() && self.tools.contains(element) => {
-                return self.element(mark, rest, is_whole, shown);
+                return self.element(mark, input, shown);
             }
             None => return Some(self.other(mark, rest, shown)),
         };
-        if self.open_backticks > 0 && self.is_in_code(rest, is_whole)? {
+        if self.open_backticks > 0 && self.is_in_code(input)? {
             return Some(self.show(rest, 1, shown));
         }
         self.open_backticks = 0;
-        self.marked(mark, kind, rest, is_whole, shown)
+        self.marked(mark, kind, input, shown)
     }
 
     /// A tag that means something.
-    pub(super) fn marked(
-        &mut self,
-        mark: Mark,
-        kind: TagKind,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    pub(super) fn marked(&mut self, mark: Mark, kind: TagKind, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, .. } = input;
         match (kind, mark.end) {
-            (TagKind::Function, _) => self.function(mark, rest, is_whole, shown),
-            (TagKind::Call | TagKind::Block | TagKind::Wrapper, Some(_)) => {
-                self.opening(mark, kind, rest, is_whole, shown)
-            }
-            (TagKind::Python, Some(end)) => self.python(end, rest, is_whole, shown),
-            (TagKind::Unread, Some(end)) => self.mention(rest, end, is_whole, shown),
+            (TagKind::Function, _) => self.function(mark, input, shown),
+            (TagKind::Call | TagKind::Block | TagKind::Wrapper, Some(_)) => self.opening(mark, kind, input, shown),
+            (TagKind::Python, Some(end)) => self.python(end, input, shown),
+            (TagKind::Unread, Some(end)) => self.mention(input, end, shown),
             (TagKind::Turn, Some(end)) => Some(end),
             (TagKind::Stray, Some(end)) if self.has_calls() => Some(end),
             (TagKind::Stray, Some(end)) => {
@@ -120,22 +115,23 @@ impl Parser {
                 self.has_marker = self.has_marker || is_lost && self.leads_to_a_call();
                 Some(self.show(rest, end, shown))
             }
-            (TagKind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, rest, is_whole, shown),
-            (TagKind::ReasoningEnd, Some(end)) => self.reasoning_end(end, rest, is_whole, shown),
+            (TagKind::Reasoning, Some(end)) => self.reasoning(Closes::Tag(mark), end, input, shown),
+            (TagKind::ReasoningEnd, Some(end)) => self.reasoning_end(end, input, shown),
             (TagKind::Result, Some(end)) => Some(self.results(rest, end, mark.element().unwrap_or(NTH_RESULTS), shown)),
-            (TagKind::Channel, Some(end)) => self.channel(end, rest, is_whole, shown),
+            (TagKind::Channel, Some(end)) => self.channel(end, input, shown),
             _ => Some(self.show(rest, 1, shown)),
         }
     }
 
     /// A `<!`. A comment without an end is none.
-    pub(super) fn comment(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn comment(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         const COMMENT: (&str, &str) = ("<!--", "-->");
         if self.open_backticks > 0 || !rest.starts_with(COMMENT.0) {
             let may_be = self.open_backticks == 0 && COMMENT.0.starts_with(rest) && !is_whole;
             return if may_be { None } else { Some(self.show(rest, 1, shown)) };
         }
-        if self.is_closed(Closes::Text(COMMENT.1), COMMENT.0.len(), rest, is_whole)? {
+        if self.is_closed(Closes::Text(COMMENT.1), COMMENT.0.len(), input)? {
             self.state = State::Until(COMMENT.1, Shown::Yes);
         }
         Some(self.show(rest, COMMENT.0.len(), shown))
@@ -180,7 +176,8 @@ impl Parser {
     }
 
     /// What Llama writes before code. Only calls are taken for what it is before.
-    pub(super) fn python(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn python(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let inside = head(&rest[end..]).trim_start();
         let looks = match inside.bytes().next() {
             Some(b'{' | b'[') => Lookahead::Call,
@@ -203,7 +200,8 @@ impl Parser {
     }
 
     /// The head of a message of GPT-OSS: reasoning, a call, or text. Or a channel of Gemma.
-    pub(super) fn channel(&mut self, end: usize, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn channel(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         const MESSAGE: &str = "<|message|>";
         const THOUGHT: &str = "<|channel>thought";
         if rest.starts_with(THOUGHT) {
@@ -241,14 +239,8 @@ impl Parser {
     }
 
     /// An opening tag of calls: it is one if what follows looks like one, and else merely mentioned.
-    pub(super) fn opening(
-        &mut self,
-        mark: Mark,
-        kind: TagKind,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    pub(super) fn opening(&mut self, mark: Mark, kind: TagKind, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let end = mark.end?;
         let (tag, inside) = (&rest[..end], head(&rest[end..]).trim_start());
         if let Some(name) = call::attribute(tag, "name").filter(|_| tag.ends_with("/>")) {
@@ -286,7 +278,7 @@ impl Parser {
                 self.begin(form, end, scan, self.verdict())
             }
             Lookahead::Incomplete if !is_final => None,
-            _ => self.mention(rest, end, is_whole, shown),
+            _ => self.mention(input, end, shown),
         }
     }
 
@@ -304,7 +296,8 @@ impl Parser {
     }
 
     /// `<function=…`
-    pub(super) fn function(&mut self, mark: Mark, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn function(&mut self, mark: Mark, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let head = head(rest);
         let begin = mark.named + 1;
         let is_end = |c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(' | '<');
@@ -324,7 +317,7 @@ impl Parser {
                 self.begin(form, body, Scan::from(body), self.verdict())
             }
             Lookahead::Incomplete if !is_whole && rest.len() < MAX_HEAD => None,
-            _ => self.mention(rest, end + usize::from(rest[end..].starts_with('>')), is_whole, shown),
+            _ => self.mention(input, end + usize::from(rest[end..].starts_with('>')), shown),
         }
     }
 
@@ -337,7 +330,8 @@ impl Parser {
     }
 
     /// An element at the beginning of a line that has the name of a tool: a call, if it holds elements or nothing.
-    pub(super) fn element(&mut self, mark: Mark, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn element(&mut self, mark: Mark, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let end = mark.end?;
         let inside = head(&rest[end..]).trim_start();
         let name = &rest[1..mark.named];
@@ -360,7 +354,7 @@ impl Parser {
         };
         match looks {
             Lookahead::Call => {
-                let is = self.is_meant(rest, is_whole)?;
+                let is = self.is_meant(input)?;
                 self.begin(Form::Element(mark.named), end, Scan::from(end), is)
             }
             Lookahead::Incomplete if !is_whole && rest.len() - end < MAX_HEAD => None,
@@ -369,10 +363,11 @@ impl Parser {
     }
 
     /// A `[`.
-    pub(super) fn bracket(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn bracket(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let may_be = |word: &str| !is_whole && word.len() > rest.len() && word.starts_with(rest);
         if rest.as_bytes().get(1).is_some_and(|byte| BRACKETED.contains(byte)) {
-            if let Some(step) = self.thought_in_brackets_if_any(rest, is_whole, shown) {
+            if let Some(step) = self.thought_in_brackets_if_any(input, shown) {
                 return step;
             }
             if let Some(stray) = STRAYS.iter().find(|stray| rest.starts_with(**stray)).filter(|_| self.has_calls()) {
@@ -393,13 +388,13 @@ impl Parser {
             {
                 return None;
             }
-            if rest.starts_with(REQUEST) && self.is_meant(rest, is_whole)? == Is::Meant {
+            if rest.starts_with(REQUEST) && self.is_meant(input)? == Is::Meant {
                 self.line_is_blank = true;
                 self.has_marker = true;
                 return Some(REQUEST.len());
             }
             if rest.starts_with(MISTRAL) {
-                return self.mistral(rest, is_whole, shown);
+                return self.mistral(input, shown);
             }
         } else if rest.len() == 1 && !is_whole {
             return None;
@@ -413,7 +408,7 @@ impl Parser {
                 Some(0)
             }
             Lookahead::Incomplete if rest.len() < MAX_HEAD => None,
-            _ => self.json(rest, is_whole, shown),
+            _ => self.json(input, shown),
         }
     }
 
@@ -422,20 +417,22 @@ impl Parser {
         self.open_backticks == 0 && (self.line_is_blank || !self.is_inside && self.before.trim_end().ends_with(':'))
     }
 
-    pub(super) fn mistral(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        let is = self.is_meant(rest, is_whole)?;
+    pub(super) fn mistral(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
+        let is = self.is_meant(input)?;
         if is == Is::InCode {
             return Some(self.show(rest, 1, shown));
         }
         match mistral_arguments(rest, is_whole) {
             Ok(body) => self.begin(Form::Mistral, body, Scan::from(body), is),
             Err(Lookahead::Incomplete) if !is_whole => None,
-            Err(_) => self.mention(rest, MISTRAL.len(), is_whole, shown),
+            Err(_) => self.mention(input, MISTRAL.len(), shown),
         }
     }
 
     /// JSON where no text stands before it on its line.
-    pub(super) fn json(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn json(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         if !self.stands_alone() || !self.leads_to_a_call() {
             return Some(self.show(rest, 1, shown));
         }
@@ -450,7 +447,8 @@ impl Parser {
     }
 
     /// A tag that is written with entities, or with a backslash before its brackets.
-    pub(super) fn escaped(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn escaped(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         const MAX_LENGTH: usize = 48;
         let is_entity = rest.starts_with('&');
         let open = if is_entity { "&lt;" } else { "\\<" };
@@ -472,7 +470,7 @@ impl Parser {
         let Some((_, entity, backslash)) = known else {
             return Some(self.show(rest, 1, shown));
         };
-        let is = self.is_meant(rest, is_whole)?;
+        let is = self.is_meant(input)?;
         if is == Is::InCode {
             return Some(self.show(rest, 1, shown));
         }

@@ -8,12 +8,11 @@ impl Parser {
         &mut self,
         closes: Closes,
         end: usize,
-        rest: &str,
-        is_whole: bool,
+        input: Input<'_>,
         shown: &mut String,
     ) -> Option<usize> {
-        let is_mention =
-            self.lead().is_quoted() || !self.line_is_blank && !self.is_closed(closes, end, rest, is_whole)?;
+        let Input { rest, .. } = input;
+        let is_mention = self.lead().is_quoted() || !self.line_is_blank && !self.is_closed(closes, end, input)?;
         if is_mention {
             return Some(self.show(rest, end, shown));
         }
@@ -22,13 +21,8 @@ impl Parser {
     }
 
     /// What ends reasoning that was not opened: at the beginning or the end of a line, or where a sentence ends with it.
-    pub(super) fn reasoning_end(
-        &mut self,
-        end: usize,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<usize> {
+    pub(super) fn reasoning_end(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let behind = head(&rest[end..]);
         let visible = behind.trim_start_matches([' ', '\t', '\r']);
         if visible.is_empty() && behind.len() < MAX_HEAD && !is_whole {
@@ -46,7 +40,8 @@ impl Parser {
 
     /// Whether there is an end to what begins here; `None` if that takes more text. What is too long to be held back has
     /// one.
-    pub(super) fn is_closed(&mut self, closes: Closes, from: usize, rest: &str, is_whole: bool) -> Option<bool> {
+    pub(super) fn is_closed(&mut self, closes: Closes, from: usize, input: Input<'_>) -> Option<bool> {
+        let Input { rest, is_whole } = input;
         if self.unclosed.iter().any(|other| other.is_same(closes)) {
             return Some(false);
         }
@@ -94,8 +89,9 @@ impl Parser {
     }
 
     /// Reasoning in brackets of another kind, or text.
-    pub(super) fn thought_in_brackets(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
-        match self.thought_in_brackets_if_any(rest, is_whole, shown) {
+    pub(super) fn thought_in_brackets(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, .. } = input;
+        match self.thought_in_brackets_if_any(input, shown) {
             Some(step) => step,
             None => {
                 let first = rest.chars().next().map_or(1, char::len_utf8);
@@ -104,12 +100,8 @@ impl Parser {
         }
     }
 
-    pub(super) fn thought_in_brackets_if_any(
-        &mut self,
-        rest: &str,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> Option<Option<usize>> {
+    pub(super) fn thought_in_brackets_if_any(&mut self, input: Input<'_>, shown: &mut String) -> Option<Option<usize>> {
+        let Input { rest, is_whole } = input;
         if self.open_backticks > 0 {
             return None;
         }
@@ -119,11 +111,11 @@ impl Parser {
             return match rest.as_bytes().get(open.len()) {
                 Some(b'(') => None,
                 None if !is_whole => Some(None),
-                _ => Some(self.reasoning(Closes::Text(close), open.len(), rest, is_whole, shown)),
+                _ => Some(self.reasoning(Closes::Text(close), open.len(), input, shown)),
             };
         }
         if let Some((_, close)) = BRACKETS.iter().find(|(_, close)| begins(close)) {
-            return Some(self.reasoning_end(close.len(), rest, is_whole, shown));
+            return Some(self.reasoning_end(close.len(), input, shown));
         }
         let lower = head(rest).len() < 16;
         let may_be = |word: &str| word.len() > rest.len() && word.starts_with(&rest.to_ascii_lowercase());
@@ -132,7 +124,8 @@ impl Parser {
     }
 
     /// Goes through reasoning, and says how much of it is known to be such.
-    pub(super) fn reason(&mut self, rest: &str, closes: Closes, is_whole: bool) -> usize {
+    pub(super) fn reason(&mut self, input: Input<'_>, closes: Closes) -> usize {
+        let Input { rest, is_whole } = input;
         let mut at = 0;
         let first = if let Closes::Text(close) = closes { close.as_bytes()[0] } else { b'<' };
         loop {
@@ -168,14 +161,8 @@ impl Parser {
     }
 
     /// Shows text up to `end`, or drops it, and says how much that is.
-    pub(super) fn until(
-        &mut self,
-        rest: &str,
-        end: &'static str,
-        how: Shown,
-        is_whole: bool,
-        shown: &mut String,
-    ) -> usize {
+    pub(super) fn until(&mut self, input: Input<'_>, end: &'static str, how: Shown, shown: &mut String) -> usize {
+        let Input { rest, is_whole } = input;
         let length = match rest.find(end) {
             Some(place) => {
                 self.state = State::Text;
@@ -188,7 +175,8 @@ impl Parser {
     }
 
     /// A run of backticks or tildes.
-    pub(super) fn marks(&mut self, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn marks(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let mark = rest.as_bytes()[0];
         let counted = rest.bytes().skip(self.seen).position(|byte| byte != mark);
         let length = match counted {
@@ -200,7 +188,7 @@ impl Parser {
             }
         };
         if self.line_is_blank && self.open_backticks == 0 && length >= 3 {
-            return self.fence(Fence { mark, length }, rest, is_whole, shown);
+            return self.fence(Fence { mark, length }, input, shown);
         }
         let is_letter = |c: char| c.is_alphanumeric();
         let is_apostrophe = length == 1 && self.before.ends_with(is_letter) && rest[1..].starts_with(is_letter);
@@ -217,7 +205,8 @@ impl Parser {
     }
 
     /// A fence at the beginning of a line. It is held back if calls follow at once.
-    pub(super) fn fence(&mut self, fence: Fence, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn fence(&mut self, fence: Fence, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let line = rest[..rest.floor_char_boundary(fence.length + MAX_HEAD)].find('\n').map(|end| end + 1);
         let body = match line {
             Some(body) if !rest[fence.length..body].contains('`') => body,
@@ -251,7 +240,7 @@ impl Parser {
             Lookahead::Call if self.is_meant_in_a_fence() => {
                 self.state = State::Held { fence, body, holds };
                 self.seen = body;
-                self.held(fence, body, holds, rest, is_whole, shown)
+                self.held(fence, body, holds, input, shown)
             }
             Lookahead::Incomplete if rest.len() - body < MAX_HEAD && !is_whole => None,
             _ => {
@@ -292,10 +281,10 @@ impl Parser {
         fence: Fence,
         body: usize,
         holds: Holds,
-        rest: &str,
-        is_whole: bool,
+        input: Input<'_>,
         shown: &mut String,
     ) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let mut line = self.seen;
         let (end, next, known) = loop {
             let Some(length) = rest[line..].find('\n') else {
@@ -340,7 +329,8 @@ impl Parser {
         })
     }
 
-    pub(super) fn code(&mut self, fence: Fence, rest: &str, is_whole: bool, shown: &mut String) -> Option<usize> {
+    pub(super) fn code(&mut self, fence: Fence, input: Input<'_>, shown: &mut String) -> Option<usize> {
+        let Input { rest, is_whole } = input;
         let line = match rest.find('\n') {
             Some(end) => end + 1,
             None if !is_whole && self.line_is_blank && fence.may_close(rest) => return None,
