@@ -357,9 +357,13 @@ impl Reader<'_> {
         };
         let behind = behind.trim_start().trim_start_matches('*');
         const INPUT: &str = "Action Input:";
-        let Some(input) = behind.strip_prefix(INPUT).or_else(|| behind.strip_prefix("Action input:")) else {
-            return if INPUT.starts_with(behind) && !self.is_whole { Line::Unclear } else { unreadable() };
+        let is_begun = |length: usize| {
+            behind.get(..length).zip(INPUT.get(..length)).is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
         };
+        if !is_begun(INPUT.len()) {
+            return if is_begun(behind.len()) && !self.is_whole { Line::Unclear } else { unreadable() };
+        }
+        let input = &behind[INPUT.len()..];
         let input = input.trim_start_matches('*').trim_start();
         match self.arguments(name, self.text.len() - input.len(), true) {
             Line::Text => unreadable(),

@@ -356,6 +356,7 @@ fn odd_tags_and_odd_space_are_read_alike_whole_and_in_pieces() {
         "cpu(c=2)\u{b};",
         "\u{a0}cpu(c=2)",
         "\u{b}[cpu(",
+        "Action:u\nAction input:{",
         "A list:\n\u{a0}cpu(c=2)",
         "Use [TOOL_CALLS]x",
         &format!("<function_call>{}(", "_".repeat(81)),
