@@ -599,10 +599,11 @@ impl<'a> Elements<'a> {
         let mut elements = Self::default();
         let (mut rest, mut may_be_loose) = (body, true);
         loop {
-            let object = labelled(rest);
-            if may_be_loose && object.starts_with('{') {
-                may_be_loose = false;
-                if let End::Found { body, .. } = Scan::from(0).value(object) {
+            rest = rest.trim_start();
+            if may_be_loose && !rest.starts_with('<') {
+                let object = labelled(rest);
+                may_be_loose = !object.starts_with('{');
+                if !may_be_loose && let End::Found { body, .. } = Scan::from(0).value(object) {
                     elements.loose = Some(&object[..body]);
                     rest = closed(&object[body..]);
                 }
@@ -694,7 +695,8 @@ fn closed(text: &str) -> &str {
 
 /// The value of an attribute of a tag.
 pub(super) fn attribute(tag: &str, name: &str) -> Option<String> {
-    let (_, rest) = tag.split_once(&format!(" {name}="))?;
+    let attributes = &tag[tag.find(' ')?..];
+    let (_, rest) = attributes.split_once(&format!(" {name}="))?;
     let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
     rest[1..].split_once(quote).map(|(value, _)| without_entities(value))
 }
