@@ -11,8 +11,7 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value, json};
 
-use crate::name::Name;
-use crate::name::{CALL_AGENT, FINISH};
+use crate::name::{CALL_AGENT, FINISH, Name};
 use crate::tool_call::{Arguments, ToolSpec};
 
 /// The maximum length of arguments that are parsed, in bytes.

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::call_id::CallId;
 use crate::message::{Forward, Return};
 use crate::name::Name;
-use crate::provider::Delta;
-use crate::provider::ProviderError;
+use crate::provider::{Delta, ProviderError};
 use crate::reply::{StopReason, Usage};
 use crate::tool_call::{Progress, ToolCall, ToolCallId};
 

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::agent::Agent;
-use crate::name::Name;
-use crate::name::NameMap;
+use crate::name::{Name, NameMap};
 use crate::spelling::Spellings;
 use parking_lot::Mutex;
 

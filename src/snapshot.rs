@@ -11,8 +11,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::agent::Agent;
-use crate::name::Name;
-use crate::name::{key, shared_key};
+use crate::name::{Name, key, shared_key};
 use crate::panics::drop_catching;
 use crate::prompt::Roster;
 use crate::provider::Provider;

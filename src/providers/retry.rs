@@ -12,8 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 use super::limiter::{Limiter, MAX_PAUSE, backoff};
-use crate::provider::{DeltaSink, Provider, Request};
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::reply::{Reply, StopReason, Usage};
 
 /// A provider that retries the requests of another provider if a retry may help.

@@ -11,8 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::name::Name;
-use crate::provider::{Delta, DeltaSink, Provider, Request};
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{Delta, DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::reply::Reply;
 
 /// A model that follows a script.

@@ -11,8 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::client::HttpClient;
 use super::endpoint::Endpoint;
 use super::wire_format::WireFormat;
-use crate::provider::{DeltaSink, Provider, Request};
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::providers::retry::Retry;
 use crate::reply::Reply;
 

@@ -14,8 +14,7 @@ use serde_json::{Map, Value};
 use super::client::ResponseMode;
 use super::wire_format::WireFormat;
 use crate::content::{Attachment, AttachmentSource};
-use crate::provider::Request;
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{ProviderError, ProviderErrorKind, Request};
 
 /// Writes the body of a request in the format `W`.
 pub(crate) fn encode<W: WireFormat>(

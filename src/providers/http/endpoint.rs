@@ -14,8 +14,7 @@ use super::error_body::ErrorBody;
 use super::reply_builder::ReplyBuilder;
 use super::sse;
 use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
-use crate::provider::{DeltaSink, Provider, Request};
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::providers::offer::ToolNames;
 use crate::reply::Reply;
 

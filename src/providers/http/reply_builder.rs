@@ -5,8 +5,7 @@
 use serde_json::Value;
 
 use crate::content::Attachment;
-use crate::provider::{Delta, DeltaSink};
-use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::provider::{Delta, DeltaSink, ProviderError, ProviderErrorKind};
 use crate::providers::offer::ToolNames;
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::ToolCall;

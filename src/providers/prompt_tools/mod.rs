@@ -73,8 +73,7 @@ pub use parser::Parser;
 pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
-use crate::provider::ProviderError;
-use crate::provider::{Delta, DeltaSink, Observer, Provider, Request};
+use crate::provider::{Delta, DeltaSink, Observer, Provider, ProviderError, Request};
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::{ToolCall, ToolSpec};
 use offered_tools::OfferedTools;

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::builtin;
 use crate::error::list;
-use crate::name::Name;
-use crate::name::{CALL_AGENT, FINISH};
+use crate::name::{CALL_AGENT, FINISH, Name};
 use crate::schema::{self, Schema};
 use crate::spelling::Spellings;
 use crate::tool_call::{Arguments, ToolCall, ToolSpec};
