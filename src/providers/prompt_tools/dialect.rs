@@ -1,4 +1,4 @@
-//! How tool calls and their results are written in text.
+//! The written forms of tool calls and their results.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::mark::{Begins, Mark};
 use crate::builtin;
 use crate::tool_call::ToolCall;
 
-/// A way to write a tool call. All of them are read; one is taught, and is what earlier calls are shown in.
+/// The written form of a tool call. All forms are read; one is taught, and earlier calls are shown in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -26,18 +26,18 @@ pub enum Dialect {
     /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, the form of
     /// [Mistral](https://docs.mistral.ai/capabilities/function_calling/). Nothing may follow it.
     Mistral,
-    /// A fenced block of JSON, `{"name": …, "arguments": {…}}`.
+    /// A code fence with JSON, `{"name": …, "arguments": {…}}`.
     Fenced,
 }
 
 impl Dialect {
-    /// Calls as text. A call whose arguments are not JSON is shown as it was written; one of which nothing is known, whose
-    /// text stands elsewhere, is left out.
+    /// Returns the calls as text. A call whose arguments are not JSON is shown as it was written. A call with neither
+    /// name nor arguments is left out: its text stands elsewhere.
     #[must_use]
     pub fn render(self, calls: &[ToolCall]) -> String {
         let is_known = |call: &&ToolCall| !call.name.is_empty() || !call.arguments.is_empty();
         let one = |call: &ToolCall| match self {
-            // Nothing is known of it but its text.
+            // Only its text is known.
             _ if call.name.is_empty() => format!("<tool_call>\n{}\n</tool_call>", call.arguments),
             Self::Xml => format!(
                 "<tool_call>\n<name>{}</name>\n<arguments>{}</arguments>\n</tool_call>",
@@ -69,10 +69,11 @@ fn with_entities(name: &str) -> String {
     name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The tag around what came of a call.
+/// The tag around the result of a call.
 const FRAME: &str = "tool_result";
 
-/// What came of a call, as the model reads it. The text cannot close the frame, nor open another.
+/// Appends the result of a call, as the model reads it, to `frames`. The text can neither close its frame nor open
+/// another.
 pub(super) fn frame(name: &str, text: &str, frames: &mut String) {
     if !frames.is_empty() {
         frames.push('\n');
@@ -93,7 +94,7 @@ pub(super) fn frame(name: &str, text: &str, frames: &mut String) {
     let _ = write!(frames, "\n</{FRAME}>");
 }
 
-/// What there is of a text without the tags of tool calls, for an answer whose calls nobody could read.
+/// Returns a text without the tags of tool calls, for an answer whose calls could not be read.
 pub(super) fn without_tags(text: &str) -> String {
     const TAGS: [&str; 7] = ["name", "arguments", "parameters", "parameter", "args", "input", "tool_name"];
     let mut cleaned = String::new();

@@ -1,12 +1,12 @@
-//! Tools for models that cannot call functions: [`PromptTools`], a provider around any provider that talks.
+//! Tools for models that cannot call functions: [`PromptTools`], a provider around any provider that returns text.
 //!
-//! It tells the model of the tools in its system prompt ([`Template`]), reads the calls out of what the model says
-//! ([`Parser`]), and shows it the results as messages of the user. To the agent loop it is a model like any other.
+//! It describes the tools in the system prompt ([`Template`]), reads the calls out of the model's text ([`Parser`]),
+//! and sends the results as messages of the user. The agent loop sees no difference from other models.
 //!
 //! # What the model sees
 //!
-//! After the agent's system prompt stands the template, with a line and a JSON Schema for each tool; both are written once
-//! for each set of tools. A result comes as
+//! The template follows the agent's system prompt. It has a line and a JSON Schema for each tool. The template and the
+//! schemas are written once for each set of tools. A result comes as
 //!
 //! ```text
 //! <tool_result name='search'>
@@ -14,36 +14,38 @@
 //! </tool_result>
 //! ```
 //!
-//! in a message of the user, because the model did not say it; results of calls that were made together come in one
-//! message, in order. A text that contains `<tool_result` or `</tool_result` has its `<` written as `&lt;`, so that no
-//! result can close its frame.
+//! in a message of the user, because the model did not write it. Results of calls that were made together come in one
+//! message, in order. In a result's text, the `<` of `<tool_result` and `</tool_result` is written as `&lt;`, so that
+//! no result can close its frame.
 //!
 //! # What is read
 //!
-//! All [`Dialect`]s, whichever was taught, and what models make of them: close tags that are missing, elements in another
-//! order, attributes, upper case, a fence or CDATA around JSON, line breaks and tabs in its strings, XML entities or
-//! backslashes before the brackets, `name: f`, `f(a=1)`. The forms that models were trained on are read as well, from the
-//! text of servers that leave them there: those of Llama 3 and 4, Qwen 2.5, 3 and Coder, DeepSeek, Gemma, GPT-OSS, Kimi,
-//! Mistral, Command, Granite, Phi, GLM, MiniMax, Hunyuan, Nemotron, OLMo, LFM2, InternLM, of Claude's and Cline's XML, and
-//! of ReAct. A value without quotes has the type that the tool's schema says.
+//! All [`Dialect`]s are read, not only the taught one, and the variations that models make: close tags that are
+//! missing, elements in another order, attributes, upper case, a fence or CDATA around JSON, line breaks and tabs in
+//! its strings, XML entities or backslashes before the brackets, `name: f`, `f(a=1)`. The forms that models were
+//! trained on are read as well, from servers that leave them in the text: those of Llama 3 and 4, Qwen 2.5, 3 and
+//! Coder, DeepSeek, Gemma, GPT-OSS, Kimi, Mistral, Command, Granite, Phi, GLM, MiniMax, Hunyuan, Nemotron, OLMo, LFM2,
+//! InternLM, of Claude's and Cline's XML, and of ReAct. A value without quotes gets the type that the tool's schema
+//! gives.
 //!
-//! Nothing is made up: a call that names no tool there is, whose arguments are not JSON or do not fit the tool's schema, is
-//! not carried out. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call, and the model reads
-//! what was wrong, with the tools there are or the right form by example. So does an answer in which the mark of a call
-//! stands, and no call that can be read. When that has happened [`repairs`](PromptTools::repairs) times in a row the text
-//! is the answer, without tags.
+//! Nothing is invented. A call is not carried out if it names an unknown tool, if its arguments are not JSON, or if
+//! they do not fit the tool's schema. It goes through the agent loop as a [malformed](crate::ToolCall::malformed) call,
+//! and the model reads what was wrong, with the known tools or an example of the right form. The same happens to an
+//! answer that has the tag of a call, but no call that can be read. After [`repairs`](PromptTools::repairs) such turns
+//! in a row, the text is the answer, without tags.
 //!
-//! Nothing runs that was not meant: a call in inline code, in a fence with anything else in it or text behind it, in a
-//! quotation, a comment, a table, an indented block, an element such as `<example>` or `<tool_result>`, or in reasoning; one
-//! that the sentence before it calls an example, refuses, or puts into the mouth of another. If only that sentence speaks
-//! against a call, and the answer ends with it, the model is told why it was not carried out. That judgement reads English and some Korean; it is a courtesy and no protection against
-//! a text that was written to deceive.
+//! A call that was not meant is not carried out: a call in inline code, in a fence with anything else in it or text
+//! behind it, in a quotation, a comment, a table, an indented block, an element such as `<example>` or `<tool_result>`,
+//! or in reasoning; also a call that the sentence before it describes as an example, refuses, or attributes to another
+//! author. If only that sentence speaks against a call, and the answer ends with the call, the model is told why it was
+//! not carried out. This check reads English and some Korean. It is a heuristic, and no protection against a text that
+//! was written to deceive.
 //!
-//! Reasoning in tags of its own, `<think>` and its kin in any brackets, is the [`Reply::reasoning`], and no part of the
-//! answer. Observers see it as [`Delta::Reasoning`]; what stands before a `</think>` without a beginning was shown as text
-//! by then.
+//! Reasoning in tags of its own, `<think>` and similar tags in any brackets, becomes [`Reply::reasoning`] and is not
+//! part of the answer. Observers see it as [`Delta::Reasoning`]. Exception: text before a `</think>` without an opening
+//! tag was already shown as text.
 //!
-//! Where each form comes from is linked at [`Dialect`].
+//! The source of each form is linked at [`Dialect`].
 
 mod call;
 mod dialect;
@@ -80,13 +82,13 @@ use offered_tools::OfferedTools;
 use refusal::refuses_tools;
 use transcript::Transcript;
 
-/// A provider that lets models use tools that cannot call functions.
+/// A provider that gives tools to models that cannot call functions.
 ///
-/// A model that can is asked natively. Whether it can is told, first found, by
-/// [`function_calling`](PromptTools::function_calling) here, by [`Provider::function_calling`] of the provider inside,
-/// and by the rule for models of which neither knows: [`when_unknown`](PromptTools::when_unknown). A model whose server
-/// answers with status 400, 404 or 501, in words that say that tools are not supported, is asked in text from then on; any
-/// other error is returned. Without tools nothing is changed.
+/// A model that can call functions is asked natively. The first of these that knows decides:
+/// [`function_calling`](PromptTools::function_calling) here, [`Provider::function_calling`] of the provider inside, and
+/// for all other models the rule [`when_unknown`](PromptTools::when_unknown). If a server answers with status 400, 404
+/// or 501, in words that say that tools are not supported, its model is asked in text from then on. Any other error is
+/// returned. A request without tools is passed on unchanged.
 ///
 /// ```no_run
 /// use agentouto::providers::prompt_tools::PromptTools;
@@ -97,7 +99,7 @@ use transcript::Transcript;
 /// let gemma = PromptTools::around(OpenAi::keyless("http://127.0.0.1:11434/v1"));
 /// ```
 ///
-/// Cancelling is that of the provider inside, and so are its errors.
+/// Cancellation and errors are those of the provider inside.
 pub struct PromptTools<P> {
     inner: P,
     template: Template,
@@ -106,7 +108,7 @@ pub struct PromptTools<P> {
     when_unknown: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The models whose server refused tools.
     refused: Mutex<HashSet<Arc<str>>>,
-    /// The latest sets of tools, each with its part of the prompt.
+    /// The latest sets of tools, each with its part of the prompt. At most [`KEPT`].
     prepared: Mutex<Vec<Arc<Prepared>>>,
 }
 
@@ -115,11 +117,11 @@ struct Prepared {
     prompt: String,
 }
 
-/// How many sets of tools are kept.
+/// The maximum number of sets of tools that are kept.
 const KEPT: usize = 8;
 
 impl<P: Provider> PromptTools<P> {
-    /// A provider that asks `inner`, in text unless it is known that the model can call functions.
+    /// Creates a provider that asks `inner`, in text unless it is known that the model can call functions.
     pub fn around(inner: P) -> Self {
         Self {
             inner,
@@ -132,37 +134,37 @@ impl<P: Provider> PromptTools<P> {
         }
     }
 
-    /// What the model is told. Default: [`Template::english`].
+    /// Sets the text that describes the tools to the model. Default: [`Template::english`].
     #[must_use]
     pub fn template(mut self, template: Template) -> Self {
         self.template = template;
         self
     }
 
-    /// How many times in a row the model is told what is wrong with its calls, when none of them can be carried out. After
-    /// that its text is the answer. Default: 2.
+    /// Sets how many times in a row the model is told what is wrong with its calls, when none of them can be carried
+    /// out. After that its text is the answer. Default: 2.
     #[must_use]
     pub fn repairs(mut self, repairs: usize) -> Self {
         self.repairs = repairs;
         self
     }
 
-    /// Says whether a model can call functions, whatever the provider inside says.
+    /// Sets whether a model can call functions. Overrides the provider inside.
     #[must_use]
     pub fn function_calling(mut self, model: impl Into<Arc<str>>, can: bool) -> Self {
         self.configured.push((model.into(), can));
         self
     }
 
-    /// Whether a model of which nothing is known is tried with function calling first. It is given the model's name.
-    /// Default: no model is.
+    /// Sets the rule for a model about which nothing is known: `true` if it is tried with function calling first. The
+    /// rule receives the model's name. Default: `false` for all models.
     #[must_use]
     pub fn when_unknown(mut self, rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.when_unknown = Box::new(rule);
         self
     }
 
-    /// Whether the model is asked with function calling.
+    /// Returns whether the model is asked with function calling.
     fn is_native(&self, model: &str) -> bool {
         if self.refused.lock().contains(model) {
             return false;
@@ -208,7 +210,7 @@ impl<P: Provider> PromptTools<P> {
         Ok(self.read(reply?, request, &prepared.tools))
     }
 
-    /// The reply with the calls and the reasoning that stand in its text.
+    /// Returns the reply with the calls and the reasoning read out of its text.
     fn read(&self, reply: Reply, request: &Request, tools: &Arc<OfferedTools>) -> Reply {
         let Some(written) = &reply.text else { return reply };
         let Parsed { text, reasoning, calls } = Parser::over(Arc::clone(tools)).read(written);
@@ -277,7 +279,7 @@ impl<P: fmt::Debug> fmt::Debug for PromptTools<P> {
     }
 }
 
-/// Reads a text that is complete: what of it is text, and the calls.
+/// Reads a complete text. Returns the text outside of calls, the reasoning and the calls.
 ///
 /// ```
 /// use agentouto::providers::prompt_tools::parse;
@@ -293,18 +295,18 @@ pub fn parse(text: &str, tools: &[ToolSpec]) -> Parsed {
     Parser::new(tools).read(text)
 }
 
-/// What was read of a text.
+/// The content of a model's text, as [`parse`] read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// What of it is text. Beside calls it does not end in space.
+    /// The text without calls and reasoning. If there are calls, it does not end in space.
     pub text: String,
-    /// The reasoning that it has in tags of its own, without them; see [`Parser::take_reasoning`].
+    /// The reasoning in tags of its own, without the tags; see [`Parser::take_reasoning`].
     pub reasoning: String,
     /// The calls, in order; see [`Parser::end`].
     pub calls: Vec<ToolCall>,
 }
 
-/// Shows what a model says while it says it, without its calls.
+/// Passes on the deltas of a growing reply, with calls and reasoning read out of its text.
 struct DeltaParser<'a, 'g> {
     deltas: &'a mut DeltaSink<'g>,
     parser: Parser,
@@ -312,7 +314,7 @@ struct DeltaParser<'a, 'g> {
 }
 
 impl DeltaParser<'_, '_> {
-    /// Shows what was held back, and the calls.
+    /// Passes on the text that was held back, and the calls.
     fn end(self) {
         if self.is_begun {
             let mut shown = String::new();
@@ -361,7 +363,7 @@ fn is_malformed(call: &ToolCall) -> bool {
     call.malformed.is_some()
 }
 
-/// How many turns in a row, the last ones, had no call that could be carried out.
+/// Returns the number of latest turns, in a row, without a call that could be carried out.
 fn malformed_turns(context: &Context) -> usize {
     let turns = context.messages().rev().filter_map(|message| match message {
         ChatMessage::Assistant { tool_calls, .. } => {

@@ -1,4 +1,4 @@
-//! What a model is told of tools, in text.
+//! The text that describes tools to a model.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::dialect::Dialect;
 use crate::tool_call::{ToolCall, ToolSpec};
 
-/// The part of the system prompt that tells of the tools and how to call them. It follows the agent's own.
+/// The part of the system prompt that describes the tools and how to call them. It follows the agent's own prompt.
 ///
 /// ```
 /// use agentouto::providers::prompt_tools::{Dialect, Template};
@@ -25,39 +25,39 @@ const TOOL_DESCRIPTIONS: &str = "{tool_descriptions}";
 const CALL_FORMAT: &str = "{call_format}";
 
 impl Template {
-    /// A text of your own. `{tool_descriptions}` in it stands for the list of tools, which follows the text if that is
-    /// missing; `{call_format}` for an example of a call in the template's [`Dialect`].
+    /// Creates a template from a text of your own. `{tool_descriptions}` is replaced by the list of tools; without it,
+    /// the list follows the text. `{call_format}` is replaced by an example of a call in the template's [`Dialect`].
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), parameters_label: "parameters".into(), dialect: Dialect::default() }
     }
 
-    /// In English. The default.
+    /// The template in English. The default.
     #[must_use]
     pub fn english() -> Self {
         Self::new(ENGLISH)
     }
 
-    /// In Korean, in the words of the design that this follows.
+    /// The template in Korean, in the words of the design that this library follows.
     #[must_use]
     pub fn korean() -> Self {
         Self { parameters_label: "매개변수".into(), ..Self::new(KOREAN) }
     }
 
-    /// The form in which calls are taught, and in which earlier calls are shown. Default: [`Dialect::Xml`].
+    /// Sets the form in which calls are taught, and in which earlier calls are shown. Default: [`Dialect::Xml`].
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// The word before a tool's schema. Default: `parameters`.
+    /// Sets the word before a tool's schema. Default: `parameters`.
     #[must_use]
     pub fn parameters_label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.parameters_label = label.into();
         self
     }
 
-    /// The text for these tools.
+    /// Returns the text for these tools.
     #[must_use]
     pub fn render(&self, tools: &[ToolSpec]) -> String {
         let descriptions = self.descriptions(tools);
@@ -76,7 +76,7 @@ impl Template {
         self.dialect.render(&[ToolCall::new("", "tool_name", r#"{"param": "value"}"#)])
     }
 
-    /// A line for each tool, and one for its schema if it has one.
+    /// Returns a line for each tool, and one more for its schema if it has one.
     fn descriptions(&self, tools: &[ToolSpec]) -> String {
         let mut lines = String::new();
         for ToolSpec { name, description, parameters } in tools {

@@ -1,21 +1,21 @@
 //! Reads tool calls out of a model's text while it arrives.
 //!
-//! What may be shown is shown at once: text is held back only while it may still become part of a call. Every byte is
-//! looked at a bounded number of times, and what is held back is bounded. Nothing here waits or fails.
+//! Text is shown at once. It is held back only while it may still become part of a call, and the amount is bounded.
+//! Each byte is read a bounded number of times. Nothing here waits or fails.
 //!
-//! **What is a call**: a [tag](super::mark) of calls, whatever its spelling, with a call inside; `<function=…>`;
-//! `[TOOL_CALLS]`; a message of GPT-OSS to a function; at the beginning of a line the name of a tool with JSON behind it,
-//! an `Action:`, and an element with a tool's name; and, if nothing but calls follows it, JSON or code at the beginning
-//! of a line that names a tool, and a fenced block that holds nothing but calls.
+//! **What is a call**: a [tag](super::mark) of calls, in any spelling, with a call inside; `<function=…>`;
+//! `[TOOL_CALLS]`; a message of GPT-OSS to a function. At the beginning of a line: the name of a tool with JSON behind
+//! it, an `Action:`, and an element with a tool's name. If nothing but calls follows: JSON or code at the beginning of
+//! a line that names a tool, and a code fence that holds nothing but calls.
 //!
-//! **What is not**: anything within [reasoning](Parser::take_reasoning), within a comment, a quotation or code (inline,
-//! indented, or in a fence with anything else in it or text behind it), within a result that the model has made up, or an
-//! element of examples or of others' words; what the text before it says to be [an example](super::meant) or the words of
-//! another; a tag that is merely mentioned. After the first call a made-up result ends the answer: what follows is about
-//! something that never happened.
+//! **What is not**: anything within [reasoning](Parser::take_reasoning); within a comment, a quotation or code (inline,
+//! indented, or in a fence with anything else in it or text behind it); within a result that the model has made up;
+//! within an element for examples or for the words of others; a call that the text before it calls
+//! [an example](super::meant) or the words of another; a tag that is only mentioned. After the first call a made-up
+//! result ends the answer, because the text behind it refers to a result that does not exist.
 //!
-//! An answer without calls that holds the tag of one, and not as a mention, has one call that cannot be read. A call that
-//! only the words before it deny, and that nothing follows, is one that is not carried out.
+//! If an answer has no calls, but the tag of one that is not a mention, the parser returns one call that cannot be
+//! read. If only the words before a call speak against it, and nothing follows it, the call is returned as malformed.
 
 mod openings;
 mod regions;
@@ -36,8 +36,8 @@ use crate::providers::prompt_tools::offered_tools::{OfferedTools, escaped, witho
 use crate::providers::prompt_tools::scan::{End, MAX_CALL, Scan};
 use crate::tool_call::{ToolCall, ToolSpec};
 
-/// Reads a text that arrives in pieces, in time linear in its length. What it holds back of the text is bounded: all calls
-/// together may have 16 MiB, and so may one alone.
+/// A parser for text that arrives in pieces. It runs in time linear in the text's length. The text that it holds back
+/// is bounded: 16 MiB for one call, and for all calls together.
 ///
 /// ```
 /// use agentouto::providers::prompt_tools::Parser;
@@ -54,67 +54,69 @@ use crate::tool_call::{ToolCall, ToolSpec};
 /// ```
 pub struct Parser {
     tools: Arc<OfferedTools>,
-    /// What has arrived and is not decided.
+    /// The text that has arrived and is not decided yet.
     rest: String,
-    /// Up to where `rest` was searched for the end of what it begins with.
+    /// The position in `rest` up to which the end of its first part was searched.
     seen: usize,
     state: State,
-    /// Whether nothing visible stands before `rest` on its line.
+    /// `true` if nothing visible stands before `rest` on its line.
     line_is_blank: bool,
-    /// How far the line is indented, and whether it begins as a quotation does.
+    /// The indentation of the line; and `true` if the line begins with the mark of a quotation.
     indent: usize,
     is_quoted: bool,
-    /// How many backticks opened the inline code that `rest` is in; 0 outside.
+    /// The number of backticks that opened the inline code around `rest`; 0 outside.
     open_backticks: usize,
-    /// The last of the text before `rest`.
+    /// The latest text before `rest`.
     before: String,
-    /// What is shown once something visible follows: space, and what stands around calls.
+    /// The text that is shown once something visible follows: space, and what stands around calls.
     blank: String,
-    /// What a call is that is not meant, while nothing but space and signs follows it: what comes next is the same.
+    /// The verdict on the last call that is not meant, while only space and punctuation follow it. The next call gets
+    /// the same.
     listed: Option<Is>,
-    /// How many elements are open that hold what others wrote, or examples, by their kind.
+    /// The number of open elements that hold the words of others, or examples, by kind.
     elements: [u8; ELEMENT_COUNT],
-    /// Whether a result was mentioned in a line, and a call has followed that counts as part of it.
+    /// `Some` after the mention of a result in a line; `Some(true)` once a call has followed that counts as part of the
+    /// mention.
     is_within_mention: Option<bool>,
-    /// What stood before a fence with calls that are not meant, while the text is in it.
+    /// The text before a fence with calls that are not meant, while the text is in that fence.
     before_fence: Option<String>,
-    /// Whether anything visible was shown.
+    /// `true` if anything visible was shown.
     has_text: bool,
-    /// Whether the space before what follows belongs to reasoning.
+    /// `true` if the next space belongs to reasoning.
     skips_space: bool,
-    /// Calls that are calls only if no text follows.
+    /// Calls that count only if no text follows.
     tentative: Option<Tentative>,
     calls: Vec<ToolCall>,
-    /// How much text the calls have.
+    /// The length of the text of the calls, in bytes.
     read: usize,
-    /// How many calls are malformed.
+    /// The number of malformed calls.
     malformed: usize,
-    /// Whether a tag of calls was met that is no call.
+    /// `true` if a tag of calls was found that is not a call.
     has_marker: bool,
-    /// The reasoning that nobody has taken.
+    /// The reasoning that was not taken yet.
     reasoning: String,
-    /// How much was shown, and how much of it turned out to be reasoning, in bytes.
+    /// The number of bytes that were shown; and how many of them turned out to be reasoning.
     shown: usize,
     reasoned: usize,
-    /// The ends that were looked for in the whole text and are not there.
+    /// The ends that were searched in the whole text and are missing.
     unclosed: Vec<Closes>,
-    /// How many times the text was read again behind the beginning of JSON or code without an end.
+    /// The number of times that text was read again, behind the beginning of JSON or code without an end.
     reread: usize,
-    /// Whether this reads the inside of a fence, where another one is nothing special.
+    /// `true` if this parser reads the inside of a fence, where another fence has no meaning.
     is_inside: bool,
-    /// How much text a call may have, and all calls together, in bytes.
+    /// The maximum length of the text of a call, and of all calls together, in bytes.
     pub(in crate::providers::prompt_tools) longest: usize,
 }
 
 #[derive(Clone, Copy)]
 enum State {
     Text,
-    /// Up to this text nothing is a call; whether it is shown.
+    /// Text without calls up to this end; and whether it is shown.
     Until(&'static str, Shown),
     Reasoning(Closes),
-    /// Code in a fence of this many marks.
+    /// Code in this fence.
     Code(Fence),
-    /// A fence that may hold calls, from its first mark. The code begins at `body`.
+    /// A fence that may hold calls, from its first mark on. The code begins at `body`.
     Held {
         fence: Fence,
         body: usize,
@@ -126,7 +128,7 @@ enum State {
         scan: Scan,
         is: Is,
     },
-    /// A call that is too long to be read, or what follows the end.
+    /// The rest of a call that is too long, or the text behind the end. It is ignored.
     Dropped,
 }
 
@@ -136,20 +138,20 @@ enum Shown {
     No,
 }
 
-/// What closes reasoning.
+/// The end of reasoning.
 #[derive(Clone, Copy)]
 enum Closes {
-    /// The tag that belongs to this one.
+    /// The close tag of this tag.
     Tag(Mark),
-    /// A text, in any case.
+    /// A text, in upper or lower case.
     Text(&'static str),
-    /// What ends a message of GPT-OSS; or, without tags, begins the next.
+    /// The end of a message of GPT-OSS. `Untagged`: without tags, the beginning of the next message.
     Message,
     Untagged,
 }
 
 impl Closes {
-    /// Whether both are the same tag or text.
+    /// Returns whether both are the same tag or text.
     fn is_same(self, other: Self) -> bool {
         match (self, other) {
             (Self::Tag(one), Self::Tag(two)) => one.word() == two.word(),
@@ -159,13 +161,13 @@ impl Closes {
     }
 }
 
-/// What a fence says that it holds.
+/// The content of a fence, by its info string.
 #[derive(Clone, Copy, PartialEq)]
 enum Holds {
     Anything,
     /// Calls.
     Calls,
-    /// Code that is a call.
+    /// Code that may be a call.
     Code,
 }
 
@@ -183,28 +185,29 @@ enum Form {
     Json,
     /// Code alone.
     Code,
-    /// A name, at these places, and JSON.
+    /// A name, with its begin and end, and JSON.
     Named((usize, usize), Named),
-    /// An element with the name of a tool, which ends at this place.
+    /// An element with the name of a tool. The name ends at this position.
     Element(usize),
-    /// Tags that are written with entities, with backslashes or in upper case, and how the last one is.
+    /// Tags written with entities, with backslashes or in upper case; the text of the close tag.
     Escaped(&'static str),
 }
 
 struct Tentative {
     written: String,
     calls: Vec<ToolCall>,
-    /// How many of them are malformed.
+    /// The number of them that are malformed.
     malformed: usize,
-    /// Whether a fence is among them.
+    /// `true` if a fence is among them.
     is_fenced: bool,
 }
 
-/// How many times in an answer the text is read again behind the beginning of JSON or code without an end.
+/// The maximum number of times in an answer that text is read again, behind the beginning of JSON or code without an
+/// end.
 const MAX_REREAD: usize = 16;
-/// How much is taken in at once, in bytes.
+/// The maximum number of bytes that are read in one step.
 const PIECE: usize = 64 << 10;
-/// The words of tags that are read when they are escaped, and how they close.
+/// The words of tags that are read when escaped, with both spellings of the close tag.
 const ESCAPED: [(&str, &str, &str); 5] = [
     ("tool_call", "&lt;/tool_call&gt;", "\\</tool_call\\>"),
     ("tool_calls", "&lt;/tool_calls&gt;", "\\</tool_calls\\>"),
@@ -212,7 +215,7 @@ const ESCAPED: [(&str, &str, &str); 5] = [
     ("function_calls", "&lt;/function_calls&gt;", "\\</function_calls\\>"),
     ("invoke", "&lt;/invoke&gt;", "\\</invoke\\>"),
 ];
-/// The tags of `<function=…>` in upper case, and as they are read.
+/// The tags of `<function=…>` in upper case, and in lower case as they are read.
 const UPPER: [(&str, &str); 4] = [
     ("<FUNCTION=", "<function="),
     ("</FUNCTION>", "</function>"),
@@ -229,30 +232,30 @@ const BRACKETS: [(&str, &str); 7] = [
     ("◁thinking▷", "◁/thinking▷"),
     ("【思考】", "【/思考】"),
 ];
-/// The bytes behind a `[` that begin words.
+/// The bytes behind a `[` that begin known words.
 const BRACKETED: &[u8] = b"Tt/rRE";
-/// How LM Studio has calls written.
+/// The opening tag of calls in the format of LM Studio.
 const REQUEST: &str = "[TOOL_REQUEST]";
-/// What Mistral writes around results.
+/// The tags that Mistral writes around results.
 const RESULTS: (&str, &str) = ("[TOOL_RESULTS]", "[/TOOL_RESULTS]");
-/// Its place among the elements.
+/// The index of [`RESULTS`] among the elements.
 const NTH_RESULTS: usize = 0;
-/// The ends of blocks in brackets.
+/// Closing tags of blocks in brackets.
 const STRAYS: [&str; 4] = ["[END_TOOL_REQUEST]", "[/TOOL_REQUEST]", "[/TOOL_CALLS]", "[/TOOL_CALL]"];
 
-/// Whether what follows is a call.
+/// The verdict on a possible call.
 #[derive(Clone, Copy, PartialEq)]
 enum Is {
     Meant,
-    /// The words before it say that it is an example, or refuse it, or name another who wrote it.
+    /// The words before it call it an example, refuse it, or attribute it to another author.
     Told,
-    /// It stands in a quotation, a comment, or what else is only shown.
+    /// It stands in a quotation, a comment, or another place where text is only shown.
     Quoted,
     /// It stands in inline code.
     InCode,
 }
 
-/// The text that is not decided yet, and whether more may follow it.
+/// The text that is not decided yet; `is_whole` if no more text follows.
 #[derive(Clone, Copy)]
 struct Input<'a> {
     rest: &'a str,
@@ -260,7 +263,7 @@ struct Input<'a> {
 }
 
 impl Parser {
-    /// A parser for an answer to which these tools were offered.
+    /// Creates a parser for an answer to which these tools were offered.
     #[must_use]
     pub fn new(tools: &[ToolSpec]) -> Self {
         Self::over(Arc::new(OfferedTools::new(tools.into(), Dialect::default())))
@@ -299,12 +302,12 @@ impl Parser {
         }
     }
 
-    /// The same for the inside of something that was read with it.
+    /// Creates a parser with the same tools and limit for text inside a fence or an escaped tag.
     fn inside(&self) -> Self {
         Self { is_inside: true, longest: self.longest, ..Self::over(Arc::clone(&self.tools)) }
     }
 
-    /// Takes in more text; what of the answer may be shown now is added to `shown`.
+    /// Reads the next piece of the answer. Text that may be shown now is appended to `shown`.
     pub fn push(&mut self, mut piece: &str, shown: &mut String) {
         while !piece.is_empty() {
             let (now, later) = piece.split_at(piece.floor_char_boundary(PIECE));
@@ -314,21 +317,22 @@ impl Parser {
         }
     }
 
-    /// The reasoning that the text had in tags of its own since it was taken last, without the tags. It is never shown.
+    /// Returns the reasoning in tags of its own that was read since the last call, without the tags. Reasoning is never
+    /// shown.
     pub fn take_reasoning(&mut self) -> String {
         std::mem::take(&mut self.reasoning)
     }
 
-    /// The calls, when there is no more text. What was held back and is text is added to `shown`.
+    /// Ends the text and returns its calls. Text that was held back and is not part of a call is appended to `shown`.
     ///
-    /// A call that cannot be carried out says why in [`ToolCall::malformed`]: no tool has that name, its arguments are not
-    /// JSON, or they do not fit the tool's schema. A call without a name is one that cannot be read.
+    /// A call that cannot be carried out has the reason in [`ToolCall::malformed`]: there is no tool of that name, its
+    /// arguments are not JSON, or they do not fit the tool's schema. A call without a name could not be read.
     pub fn end(mut self, shown: &mut String) -> Vec<ToolCall> {
         self.finish(shown);
         self.calls
     }
 
-    /// The same, with the reasoning that was not taken.
+    /// Ends the text; returns its calls, and the reasoning that was not taken.
     pub(in crate::providers::prompt_tools) fn end_with_reasoning(
         mut self,
         shown: &mut String,
@@ -337,7 +341,7 @@ impl Parser {
         (self.calls, self.reasoning)
     }
 
-    /// Reads a text that is complete.
+    /// Reads a complete text.
     pub(in crate::providers::prompt_tools) fn read(mut self, text: &str) -> Parsed {
         let mut shown = String::with_capacity(text.len());
         self.push(text, &mut shown);
@@ -382,14 +386,14 @@ impl Parser {
         };
     }
 
-    /// How much text is held back, in bytes.
+    /// The length of the text that is held back, in bytes.
     #[cfg(test)]
     pub(in crate::providers::prompt_tools) fn held_back(&self) -> usize {
         self.rest.len() + self.blank.len() + self.tentative.as_ref().map_or(0, |tentative| tentative.written.len())
     }
 
-    /// Decides what the text begins with, and says how much of it is done with; `None` if that takes more text. With the
-    /// whole text something is always decided.
+    /// Decides what the text begins with, and returns the number of bytes that are done. `None`: more text is needed,
+    /// which never happens with the whole text.
     fn step(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, .. } = input;
         match self.state {
@@ -445,7 +449,7 @@ impl Parser {
         }
     }
 
-    /// How much of a text is nothing but text.
+    /// Returns the length of the plain text at the beginning.
     fn plain(&self, input: Input<'_>) -> usize {
         let Input { rest, is_whole } = input;
         let bytes = rest.as_bytes();
@@ -484,7 +488,7 @@ impl Parser {
         }
     }
 
-    /// A `,` or `;` between calls that are calls if no text follows.
+    /// Reads a `,` or `;` between calls that count only if no text follows.
     fn separator(&mut self, input: Input<'_>) -> Option<Option<usize>> {
         let Input { rest, is_whole } = input;
         if !rest.starts_with([',', ';']) || self.tentative.is_none() {
@@ -505,7 +509,7 @@ impl Parser {
         }
     }
 
-    /// Shows the first bytes of the text, and says how many they are.
+    /// Shows the first `length` bytes of the text, and returns `length`.
     fn show(&mut self, rest: &str, length: usize, shown: &mut String) -> usize {
         let text = &rest[..length];
         let visible = text.trim_end();
@@ -530,7 +534,7 @@ impl Parser {
         length
     }
 
-    /// Holds space back. Behind calls that may be none it is cut: more of it than a piece says nothing.
+    /// Holds space back. Behind tentative calls it is cut to the size of a piece.
     fn hold(&mut self, space: &str) {
         match self.tentative {
             None => self.blank.push_str(space),
@@ -541,7 +545,7 @@ impl Parser {
         }
     }
 
-    /// Notes what stands before what follows.
+    /// Records the text that stands before the next text.
     fn remember(&mut self, text: &str) {
         self.listed = self.listed.filter(|_| !text.contains(char::is_alphanumeric));
         let line = match text.rfind('\n') {
@@ -571,8 +575,8 @@ impl Parser {
         self.shown += text.len();
     }
 
-    /// Text follows what was taken for calls. In a fence, or on their line, they are part of it; else they are calls that
-    /// may have been meant.
+    /// Decides on tentative calls when text follows them. In a fence, or with the text on their line, they become text.
+    /// Otherwise they become malformed calls, because they may have been meant.
     fn settle(&mut self, text: &str, shown: &mut String) {
         let Some(Tentative { written, calls, is_fenced, .. }) = self.tentative.take() else { return };
         let space = &text[..text.len() - text.trim_start().len()];
@@ -585,7 +589,7 @@ impl Parser {
         self.add(calls.into_iter().map(told));
     }
 
-    /// Whether a call that begins here is meant; `None` if that takes more text.
+    /// Returns the verdict on a call that begins here; `None` if more text is needed.
     fn is_meant(&self, input: Input<'_>) -> Option<Is> {
         if self.open_backticks > 0 && self.is_in_code(input)? {
             return Some(Is::InCode);
@@ -593,7 +597,7 @@ impl Parser {
         Some(self.verdict())
     }
 
-    /// What a call is that begins here, by what stands before it.
+    /// Returns the verdict on a call that begins here, from the text before it.
     fn verdict(&self) -> Is {
         if self.is_in_element() {
             return Is::Quoted;
@@ -616,12 +620,12 @@ impl Parser {
         self.elements != [0; ELEMENT_COUNT]
     }
 
-    /// Whether what stands before a call leaves it one that is meant.
+    /// Returns whether the text before a call allows that it is meant.
     fn leads_to_a_call(&self) -> bool {
         self.verdict() == Is::Meant
     }
 
-    /// Shows a call that is not meant. What stood before it stands before what follows, too.
+    /// Shows a call that is not meant. The text before it is kept as the text before what follows.
     fn pass_over(&mut self, written: &str, is: Is, shown: &mut String) {
         let before = std::mem::take(&mut self.before);
         self.show(written, written.len(), shown);
@@ -635,7 +639,7 @@ impl Parser {
         Lead { before: &self.before[begin..], indent, is_quoted: self.is_quoted }
     }
 
-    /// Whether the inline code that was opened on this line is closed on it.
+    /// Returns whether the inline code that was opened on this line is closed on it; `None` if more text is needed.
     fn is_in_code(&self, input: Input<'_>) -> Option<bool> {
         let Input { rest, is_whole } = input;
         let text = head(rest);
@@ -673,7 +677,7 @@ impl Parser {
         !self.calls.is_empty() || self.tentative.as_ref().is_some_and(may_run)
     }
 
-    /// A call whose text begins at `body`.
+    /// Reads a call whose text begins at `body`.
     fn call(&mut self, form: Form, body: usize, is: Is, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, .. } = input;
         let is_long = rest.len() > self.longest;
@@ -701,7 +705,7 @@ impl Parser {
         }
         let calls = self.take(form, &rest[..end], &rest[..next], body, is_closed);
         if calls.is_empty() {
-            // What is not followed by a call is a mention.
+            // A tag without a call behind it is a mention.
             let behind = rest[..next].split_once("&gt;").or_else(|| rest[..next].split_once("\\>"));
             self.has_marker |= behind.is_some_and(|(_, behind)| behind.trim_start().starts_with(['{', '[', '&', '\\']));
             return Some(self.show(rest, next, shown));
@@ -710,7 +714,8 @@ impl Parser {
         Some(next)
     }
 
-    /// Where a call ends, where the text goes on, and whether the call has an end; `None` if that takes more text.
+    /// Returns the end of a call, the position where the text goes on, and whether the call was closed; `None` if more
+    /// text is needed.
     fn delimited(&mut self, form: Form, body: usize, input: Input<'_>) -> Option<(usize, usize, bool)> {
         let Input { rest, is_whole } = input;
         let State::Call { scan, .. } = &mut self.state else { return None };
@@ -739,7 +744,7 @@ impl Parser {
         Some((end, next, is_closed))
     }
 
-    /// Takes calls that are not meant by the words before them: they are told if no text follows.
+    /// Holds calls that only the words before them speak against. They are returned as malformed if no text follows.
     fn tell(&mut self, written: &str, calls: Vec<ToolCall>, shown: &mut String) {
         if calls.is_empty() || calls.iter().any(is_malformed) {
             return self.pass_over(written, Is::Told, shown);
@@ -751,7 +756,7 @@ impl Parser {
         self.listed = Some(Is::Told);
     }
 
-    /// Reads a call that nothing but its form says to be one.
+    /// Reads a call without tags, which only its form identifies.
     fn untagged(
         &mut self,
         form: Form,
@@ -783,7 +788,7 @@ impl Parser {
             Some(calls) => self.hold_as_calls(written, calls, self.is_inside, shown),
             None if is_closed || !is_read || self.reread == MAX_REREAD => self.show(written, written.len(), shown),
             None => {
-                // What has no end is not read on: there may be a call behind its line.
+                // Without an end, only the first line is text: a call may follow that line.
                 self.reread += 1;
                 let line = written.find('\n').map_or(written.len(), |end| end + 1);
                 self.show(written, line, shown)
@@ -791,7 +796,7 @@ impl Parser {
         }
     }
 
-    /// The calls that stand in a text that was delimited.
+    /// Returns the calls in a text whose end is known.
     fn take(&self, form: Form, written: &str, whole: &str, body: usize, is_closed: bool) -> Vec<ToolCall> {
         let inside = written.get(body..).unwrap_or_default();
         match form {
@@ -827,7 +832,7 @@ impl Parser {
         }
     }
 
-    /// Takes calls for calls as long as no text follows, and says how much text that was.
+    /// Holds calls that count only if no text follows, and returns the length of their text.
     fn hold_as_calls(&mut self, written: &str, calls: Vec<ToolCall>, is_fenced: bool, shown: &mut String) -> usize {
         self.read += self.blank.len() + written.len();
         if self.read > self.longest {
@@ -849,14 +854,14 @@ impl Parser {
         written.len()
     }
 
-    /// No text follows: what was taken for calls is calls.
+    /// Accepts the tentative calls, because no text follows them.
     fn commit(&mut self) {
         if let Some(tentative) = self.tentative.take() {
             self.add(tentative.calls);
         }
     }
 
-    /// Adds calls, up to the last malformed one that is told.
+    /// Adds calls, up to the limit of malformed ones.
     fn add(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
         for call in calls {
             if self.malformed < MAX_MALFORMED {
@@ -876,14 +881,14 @@ impl fmt::Debug for Parser {
     }
 }
 
-/// What becomes of the beginning of a line.
+/// The decision on the beginning of a line.
 enum Step {
     Taken(usize),
     Wait,
     Text,
 }
 
-/// Looks for the end of a call that is just a text.
+/// Searches the close tag of a call.
 fn found(within: &str, body: usize, close: &str, seen: &mut usize) -> End {
     let from = within.floor_char_boundary((*seen).max(body));
     match within[from..].find(close) {
@@ -895,8 +900,8 @@ fn found(within: &str, body: usize, close: &str, seen: &mut usize) -> End {
     }
 }
 
-/// How long the element is that a text begins with, if a call may stand in it and it is on one line: 0 if not, and `None`
-/// if that takes more text.
+/// Returns the length of the element at the beginning of a text, if a call may stand in it and it is on one line. 0 if
+/// not, and `None` if more text is needed.
 fn own_length(text: &str) -> Option<usize> {
     let line = text.split('\n').next().unwrap_or_default();
     let Some((tag, behind)) = line.split_once('>') else {
@@ -914,7 +919,7 @@ fn own_length(text: &str) -> Option<usize> {
     }
 }
 
-/// Where the text goes on behind a fence that closes; `None` if that takes more text.
+/// Returns the position behind a closing fence; `None` if more text is needed.
 fn behind_fence(rest: &str, end: usize, is_whole: bool) -> Option<usize> {
     let behind = head(&rest[end..]).trim_start();
     match behind.strip_prefix("```") {
@@ -932,13 +937,13 @@ fn is_malformed(call: &ToolCall) -> bool {
     call.malformed.is_some()
 }
 
-/// Whether a text ends on a line that it has begun, and not with a colon.
+/// Returns whether a text ends in the middle of a line, and not with a colon.
 fn is_mid_line(bytes: &[u8]) -> bool {
     let last = bytes.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
     last.is_some_and(|last| last.is_ascii() && *last != b':' && !char::from(*last).is_whitespace())
 }
 
-/// What is looked at to see what a text begins with.
+/// The beginning of a text, as far as lookahead reads it.
 fn head(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_HEAD)]
 }
