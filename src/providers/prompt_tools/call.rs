@@ -1,5 +1,5 @@
-//! A tool call's text, read: what it names, and its arguments as they are written. Each form that models write is read
-//! by one function here; whether the call can be carried out is decided by the [`OfferedTools`].
+//! Readers of a tool call's text: the tool's name, and the arguments as they are written. One function reads each form
+//! that models write. The [`OfferedTools`] decide whether the call can be carried out.
 
 use std::slice;
 
@@ -12,13 +12,13 @@ use super::scan::{End, Scan};
 use super::value::{property, typed};
 use crate::tool_call::ToolCall;
 
-/// How many calls of one answer are told to be malformed. What follows them is not read.
+/// The maximum number of malformed calls of one answer that are returned. Calls behind the last of them are not read.
 pub(super) const MAX_MALFORMED: usize = 32;
-/// The keys by which JSON names a tool.
+/// The JSON keys that name a tool.
 const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function", "action"];
-/// The keys under which JSON has the arguments.
+/// The JSON keys that hold the arguments.
 const ARGUMENT_KEYS: [&str; 6] = ["arguments", "parameters", "args", "input", "action_input", "tool_input"];
-/// Keys that say nothing of the arguments.
+/// Keys that are not related to the arguments.
 const OTHER_KEYS: [&str; 11] = [
     "id",
     "type",
@@ -32,7 +32,7 @@ const OTHER_KEYS: [&str; 11] = [
     "explanation",
     "description",
 ];
-/// Keys of a record of a call that was made.
+/// Keys in the record of an earlier call.
 const RESULT_KEYS: [&str; 13] = [
     "result",
     "results",
@@ -57,8 +57,8 @@ const ARGUMENT_TAGS: [&str; 4] = ["arguments", "parameters", "args", "input"];
 /// The longest name of a parameter in a tag of its own, in bytes.
 const MAX_KEY: usize = 128;
 
-/// Reads what stands between `<tool_call …>` and its end. `named` is the name in the tag itself, if there is one.
-/// `is_closed` says whether there was an end.
+/// Reads the text between `<tool_call …>` and its end. `named` is the name in the tag itself, if there is one.
+/// `is_closed` is `true` if there was an end.
 pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &OfferedTools) -> Vec<ToolCall> {
     let body = unwrapped(body);
     if let Some(name) = named.filter(|_| body.is_empty() || body.starts_with(['{', '['])) {
@@ -102,8 +102,8 @@ pub(super) fn tagged(body: &str, named: Option<&str>, is_closed: bool, tools: &O
     }
 }
 
-/// Reads what stands behind `<function=`: the name, `>`, and the arguments as JSON or as one element each. The `>` may stand
-/// behind the JSON.
+/// Reads the text behind `<function=`: the name, `>`, and the arguments as JSON or as one element each. The `>` may
+/// stand behind the JSON.
 pub(super) fn function(written: &str, is_closed: bool, tools: &OfferedTools) -> ToolCall {
     let end = written.find(|c: char| c.is_whitespace() || matches!(c, '>' | '{' | '(')).unwrap_or(written.len());
     let (name, body) = written.split_at(end);
@@ -123,8 +123,8 @@ pub(super) fn function(written: &str, is_closed: bool, tools: &OfferedTools) -> 
     }
 }
 
-/// Reads what a block of calls holds that is not the taught one: JSON, code, elements, or a name with arguments behind it.
-/// `mark` is the tag that opens it.
+/// Reads the content of a block of calls other than the taught one: JSON, code, elements, or a name with arguments
+/// behind it. `tag` is the tag that opens it.
 pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &OfferedTools) -> Vec<ToolCall> {
     if let Some(name) = attribute(tag, "name") {
         let body = unwrapped(body);
@@ -163,7 +163,8 @@ pub(super) fn block(body: &str, tag: &str, is_closed: bool, tools: &OfferedTools
     }
 }
 
-/// A text without the tags that stand between the parts of a call, and without the word that DeepSeek and Step write there.
+/// Returns a text without the tags that stand between the parts of a call, and without the word that DeepSeek and Step
+/// write there.
 fn behind_marks(text: &str) -> &str {
     let text = text.trim_start();
     let rest = text.strip_prefix("function").filter(|rest| rest.contains("invoke")).unwrap_or(text);
@@ -213,8 +214,8 @@ fn lines(body: &str, tools: &OfferedTools) -> Option<ToolCall> {
     Some(tools.validate(name, arguments))
 }
 
-/// The name that stands before arguments, and the rest: `functions.f:0<|tool_call_argument_begin|>{…}` as Kimi writes it,
-/// `function<｜tool▁sep｜>f` and a fence as DeepSeek does, `f<arg_key>…` as GLM does.
+/// Returns the name that stands before arguments, and the rest: `functions.f:0<|tool_call_argument_begin|>{…}` as Kimi
+/// writes it, `function<｜tool▁sep｜>f` and a fence as DeepSeek does, `f<arg_key>…` as GLM does.
 fn name_before<'a>(body: &'a str, tools: &OfferedTools) -> Option<(&'a str, &'a str)> {
     let mut rest = body.trim_start();
     let mut name = None;
@@ -242,7 +243,7 @@ fn name_before<'a>(body: &'a str, tools: &OfferedTools) -> Option<(&'a str, &'a 
     Some((name.filter(is_name)?, rest))
 }
 
-/// Reads elements that are named by the arguments, `<location>Seoul</location>`, as Cline writes them.
+/// Reads elements named after the arguments, `<location>Seoul</location>`, as Cline writes them.
 pub(super) fn named_elements(body: &str, name: &str, tools: &OfferedTools) -> ToolCall {
     let root = tools.parameters(name).unwrap_or(&Value::Null);
     let mut arguments = Map::new();
@@ -265,7 +266,7 @@ pub(super) fn named_elements(body: &str, name: &str, tools: &OfferedTools) -> To
     tools.validate(name, &Value::Object(arguments).to_string())
 }
 
-/// Reads JSON that stands for calls: objects, or arrays of such, one after the other.
+/// Reads JSON in the place of calls: objects, or arrays of them, one after the other.
 pub(super) fn json(written: &str, tools: &OfferedTools) -> Vec<ToolCall> {
     match values(written).or_else(|error| values(&escaped(written)).map_err(|_| error)) {
         Ok(values) => limited(values.iter().flat_map(each).map(|call| call.validate(tools))),
@@ -276,7 +277,7 @@ pub(super) fn json(written: &str, tools: &OfferedTools) -> Vec<ToolCall> {
     }
 }
 
-/// The calls up to the last malformed one that is told.
+/// Returns the calls up to the limit of malformed ones.
 fn limited(calls: impl Iterator<Item = ToolCall>) -> Vec<ToolCall> {
     let (mut read, mut malformed) = (Vec::new(), 0);
     for call in calls {
@@ -289,7 +290,7 @@ fn limited(calls: impl Iterator<Item = ToolCall>) -> Vec<ToolCall> {
     read
 }
 
-/// JSON values with nothing but `,` or `;` between them.
+/// Reads JSON values with nothing but `,` or `;` between them.
 fn values(written: &str) -> Result<Vec<Value>, serde_json::Error> {
     let mut rest = written.trim();
     let mut values = Vec::new();
@@ -301,7 +302,7 @@ fn values(written: &str) -> Result<Vec<Value>, serde_json::Error> {
         }
         let behind = rest[stream.byte_offset()..].trim_start().trim_start_matches([',', ';']).trim_start();
         if !behind.is_empty() && !behind.starts_with(['{', '[']) {
-            // Says what is wrong with it.
+            // Returns the error of the invalid JSON.
             serde_json::from_str::<serde::de::IgnoredAny>(rest)?;
         }
         rest = behind;
@@ -309,15 +310,15 @@ fn values(written: &str) -> Result<Vec<Value>, serde_json::Error> {
     Ok(values)
 }
 
-/// JSON that nothing says to be calls.
+/// The result for JSON without a tag of calls.
 pub(super) enum Bare {
     Calls(Vec<ToolCall>),
     Text,
 }
 
-/// Reads JSON that nothing says to be calls. It is meant as such if every object names a tool that there is, and has
-/// arguments, or needs none. What names one and cannot be read, and what has the form of a call and stands
-/// [alone](Place::Alone), is a call that cannot be carried out. A description of a tool is none.
+/// Reads JSON without a tag of calls. It is read as calls if every object names a known tool, and has arguments or
+/// needs none. Two cases are calls that cannot be carried out: an object that names a known tool but cannot be read,
+/// and one that has the form of a call and stands [alone](Place::Alone). The description of a tool is text.
 pub(super) fn bare_json(written: &str, place: Place, tools: &OfferedTools) -> Bare {
     let parsed = serde_json::from_str(written.trim()).or_else(|_| serde_json::from_str(escaped(written).trim()));
     let Ok(value) = parsed else {
@@ -347,10 +348,10 @@ pub(super) fn bare_json(written: &str, place: Place, tools: &OfferedTools) -> Ba
     }
 }
 
-/// Where JSON stands.
+/// The place of JSON.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Place {
-    /// Where an answer or a line begins.
+    /// At the beginning of an answer or a line.
     Alone,
     /// In a fence.
     Fenced,
@@ -372,7 +373,7 @@ struct Json<'a> {
     name: Option<&'a str>,
     arguments: Option<&'a Value>,
     has_others: bool,
-    /// The same, the arguments aside.
+    /// `true` if it has keys other than the name's, the arguments' and [`OTHER_KEYS`].
     has_more: bool,
 }
 
@@ -388,7 +389,7 @@ impl<'a> Json<'a> {
         Self { whole, name, arguments, has_others, has_more }
     }
 
-    /// Whether it tells what a tool takes: its arguments are names of types, or a schema.
+    /// Returns whether it describes a tool's parameters: its arguments are names of types, or a schema.
     fn is_description(&self) -> bool {
         const TYPES: [&str; 11] =
             ["string", "str", "number", "integer", "int", "float", "boolean", "bool", "object", "array", "..."];
@@ -399,14 +400,14 @@ impl<'a> Json<'a> {
             || !arguments.is_empty() && arguments.values().all(is_type)
     }
 
-    /// Whether it tells of a call that was made.
+    /// Returns whether it is the record of an earlier call.
     fn is_record(&self) -> bool {
         let of_result = |kind: &str| kind.contains("result") || kind.contains("output");
         let is_result = ["type", "role"].iter().filter_map(|key| self.whole[*key].as_str()).any(of_result);
         is_result || RESULT_KEYS.iter().any(|key| self.whole.get(*key).is_some())
     }
 
-    /// Whether it has keys that may be arguments beside arguments that are empty.
+    /// Returns whether its arguments are empty, and other keys beside them may be arguments.
     fn is_loose(&self) -> bool {
         let is_empty = match self.arguments {
             Some(Value::Object(arguments)) => arguments.is_empty(),
@@ -435,8 +436,9 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The arguments that are written as one element each, `<parameter=core>1</parameter>`, `<parameter name="core">1</parameter>`
-/// or `<arg_key>core</arg_key><arg_value>1</arg_value>`, as JSON; or JSON as it is. A value is what the tool's schema says.
+/// Returns arguments that are written as one element each, `<parameter=core>1</parameter>`,
+/// `<parameter name="core">1</parameter>` or `<arg_key>core</arg_key><arg_value>1</arg_value>`, as JSON; or JSON
+/// unchanged. A value has the type that the tool's schema gives.
 fn parameters(written: &str, name: &str, is_closed: bool, tools: &OfferedTools) -> String {
     let root = tools.parameters(name).unwrap_or(&Value::Null);
     let mut arguments = Map::new();
@@ -448,16 +450,16 @@ fn parameters(written: &str, name: &str, is_closed: bool, tools: &OfferedTools) 
         let value = without_line_ends(value);
         let value = if is_text { value.into() } else { typed(value, schema_of(root, &key), root) };
         if arguments.insert(key, value).is_some() {
-            // It is told as well: one of the two may be part of a value.
+            // Returned as written, and so reported as invalid JSON: one of the two may be part of a value.
             return written.to_owned();
         }
         rest = behind.trim_start();
     }
-    // What is left is neither: it is told that it is no JSON.
+    // A rest is neither form. It is returned as written, and so reported as invalid JSON.
     if arguments.is_empty() || !rest.is_empty() { written.to_owned() } else { Value::Object(arguments).to_string() }
 }
 
-/// What a tool's schema says of an argument that it names, or of all others.
+/// Returns a tool's schema of one argument: by its name, or the one for all others.
 fn schema_of<'a>(root: &'a Value, key: &str) -> &'a Value {
     property(root, key).unwrap_or(&root["additionalProperties"])
 }
@@ -466,7 +468,7 @@ fn schema_of<'a>(root: &'a Value, key: &str) -> &'a Value {
 struct Parameter<'a> {
     key: String,
     value: &'a str,
-    /// Whether the element says that it is text.
+    /// `true` if the element declares its value as text.
     is_text: bool,
     rest: &'a str,
 }
@@ -480,7 +482,7 @@ impl<'a> Parameter<'a> {
                 let behind = behind_tag(behind).trim_start();
                 let Begins::Mark(mark) = Mark::read(behind, true) else { return None };
                 let inside = &behind[mark.end.filter(|_| mark.word() == "arg_value")?..];
-                // Whether the value of the last is whole is not known without its end.
+                // Without its end, the last value may be incomplete.
                 (inside, "arg_value", false)
             }
             _ => (behind, "parameter", is_closed),
@@ -490,7 +492,7 @@ impl<'a> Parameter<'a> {
         Some(Self { key, value, is_text, rest })
     }
 
-    /// The name of the argument that begins with this tag, and what stands behind it.
+    /// Returns the name of the argument that begins with this tag, and the text behind it.
     fn key(text: &'a str, mark: &Mark) -> Option<(String, &'a str)> {
         if mark.is_closing {
             return None;
@@ -511,8 +513,8 @@ impl<'a> Parameter<'a> {
         }
     }
 
-    /// The value at the beginning of a text, and what stands behind it. Without a close tag it ends with the next argument,
-    /// which begins a line if the value does, or where the call ends.
+    /// Returns the value at the beginning of a text, and the text behind it. Without a close tag it ends at the next
+    /// argument, which must begin a line if the value does, or at the end of the call.
     fn value(
         inside: &'a str,
         word: &str,
@@ -535,7 +537,7 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// Where the tag is that closes an element of this word.
+/// Returns the position of the tag that closes an element of this word.
 fn closing(text: &str, word: &str) -> Option<usize> {
     text.match_indices('<').map(|(place, _)| place).find(|place| match Mark::read(&text[*place..], true) {
         Begins::Mark(mark) => mark.is_closing && mark.word() == word,
@@ -547,7 +549,7 @@ fn behind_tag(text: &str) -> &str {
     text.split_once('>').map_or("", |(_, behind)| behind)
 }
 
-/// A value without the line breaks that its element puts around it.
+/// Returns a value without the line breaks that its element puts around it.
 fn without_line_ends(value: &str) -> &str {
     let value = value.strip_prefix("\r\n").or_else(|| value.strip_prefix('\n')).unwrap_or(value);
     value.strip_suffix("\r\n").or_else(|| value.strip_suffix('\n')).unwrap_or(value)
@@ -558,15 +560,15 @@ fn without_line_ends(value: &str) -> &str {
 struct Elements<'a> {
     name: Option<String>,
     arguments: Option<&'a str>,
-    /// An object that stands beside the elements.
+    /// An object beside the elements.
     loose: Option<&'a str>,
     has_others: bool,
-    /// Whether text stands beside the elements.
+    /// `true` if text stands beside the elements.
     has_text: bool,
 }
 
 impl<'a> Elements<'a> {
-    /// The arguments; `None` if there are none, or none in what says that there are.
+    /// Returns the arguments; `None` if there are none, or if they are empty or missing beside other content.
     fn given(&self) -> Option<&'a str> {
         let has_more = self.has_others || self.has_text;
         let is_none = |arguments: &str| matches!(arguments.trim(), "" | "{}");
@@ -579,7 +581,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The calls that follow a first one in the same tag.
+    /// Returns the calls that follow a first one in the same tag.
     fn all(mut body: &'a str, tools: &OfferedTools) -> impl Iterator<Item = ToolCall> {
         std::iter::from_fn(move || {
             let (elements, after) = Elements::read((!body.is_empty()).then_some(body)?);
@@ -594,7 +596,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    /// Reads the elements of one call, and says where those of the next begin.
+    /// Reads the elements of one call. Also returns the text from the next call's elements on.
     fn read(body: &'a str) -> (Self, &'a str) {
         let mut elements = Self::default();
         let (mut rest, mut may_be_loose) = (body, true);
@@ -636,7 +638,7 @@ impl<'a> Elements<'a> {
             } else {
                 let is_other = word.starts_with(|c: char| c.is_ascii_alphabetic()) && !among(&OTHER_KEYS);
                 elements.has_others |= is_other;
-                // What such an element holds is no argument.
+                // The text in such an element is not an argument.
                 let text = if among(&OTHER_KEYS) { inside.find('<').unwrap_or(inside.len()) } else { 0 };
                 rest = &inside[text..];
             }
@@ -644,15 +646,15 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A text without the fence or the words that stand before arguments: `arguments:`.
+/// Returns a text without the fence or the words that stand before arguments: `arguments:`.
 fn labelled(text: &str) -> &str {
     let text = text.trim_start();
     let label = ARGUMENT_KEYS.iter().find_map(|key| without_prefix(text, key)?.trim_start().strip_prefix([':', '=']));
     opened(label.unwrap_or(text))
 }
 
-/// The arguments at the beginning of a text, and what stands behind them. JSON ends where its last brace closes, if
-/// nothing but the end of the element follows; all else ends where the element does.
+/// Returns the arguments at the beginning of a text, and the text behind them. JSON ends where its last brace closes,
+/// if only the end of the element follows. Anything else ends where the element does.
 fn arguments<'a>(inside: &'a str, tag: &str) -> (&'a str, &'a str) {
     let close = format!("</{tag}>");
     let begin = inside.len() - opened(inside).len();
@@ -670,7 +672,7 @@ fn arguments<'a>(inside: &'a str, tag: &str) -> (&'a str, &'a str) {
     (unwrapped(arguments), after)
 }
 
-/// A text without what models put around JSON: a fence, a CDATA section.
+/// Returns a text without the wrapping that models put around JSON: a fence, a CDATA section.
 fn unwrapped(text: &str) -> &str {
     let inner = opened(text);
     let inner = inner.trim_end();
@@ -693,7 +695,7 @@ fn closed(text: &str) -> &str {
     text.strip_prefix("]]>").unwrap_or(text).trim_start()
 }
 
-/// The value of an attribute of a tag.
+/// Returns the value of an attribute of a tag.
 pub(super) fn attribute(tag: &str, name: &str) -> Option<String> {
     let attributes = &tag[tag.find(' ')?..];
     let (_, rest) = attributes.split_once(&format!(" {name}="))?;
@@ -701,13 +703,13 @@ pub(super) fn attribute(tag: &str, name: &str) -> Option<String> {
     rest[1..].split_once(quote).map(|(value, _)| without_entities(value))
 }
 
-/// What stands behind a prefix, the case of its letters aside.
+/// Returns the text behind a prefix, in upper or lower case.
 fn without_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     let begins = text.get(..prefix.len())?.eq_ignore_ascii_case(prefix);
     begins.then(|| &text[prefix.len()..])
 }
 
-/// The name in JSON that cannot be read, in quotes of either kind.
+/// Returns the name in JSON that cannot be read, in quotes of either kind.
 fn name_in(text: &str) -> Option<&str> {
     let (_, rest) = NAME_KEYS
         .iter()

@@ -1,14 +1,15 @@
-//! Calls as a line of code, `f(a=1, b='x')`, and the literals in them: those of Python, of JSON, and Gemma's.
+//! Calls as a line of code, `f(a=1, b='x')`, and the literals in them: those of Python, of JSON, and of Gemma.
 //!
-//! A call is read as it is written or not at all: an argument without a name, a variable or a sum has no value here.
+//! A call is read exactly as written or not at all: an argument without a name, a variable and a sum have no value
+//! here.
 
 use serde_json::{Map, Number, Value};
 
 use super::offered_tools::plain_name;
 
-/// The deepest literal that is read.
+/// The maximum depth of a literal.
 const MAX_DEPTH: usize = 64;
-/// The quotes of a text, the longest first. The last two are Gemma's.
+/// The quotation marks of a string, the longest first. The last two are Gemma's.
 const QUOTES: [&str; 6] = ["\"\"\"", "'''", "\"", "'", "<|\"|>", "<escape>"];
 
 /// Reads one call or several, in brackets or without, each alone or in a `print(…)`. `None` for anything else.
@@ -45,7 +46,7 @@ struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// Goes past a token, if it is the next, and the space around it.
+    /// Skips a token, if it is the next, and the space around it.
     fn take(&mut self, token: &str) -> bool {
         match self.rest.trim_start().strip_prefix(token) {
             Some(rest) => {
@@ -63,7 +64,7 @@ impl<'a> Code<'a> {
         (end > 0).then(|| &rest[..end])
     }
 
-    /// A call, alone or in a `print(…)`.
+    /// Reads a call, alone or in a `print(…)`.
     fn printed(&mut self) -> Option<(String, Map<String, Value>)> {
         let begin = self.rest;
         if self.name()? == "print" && self.take("(") {
@@ -97,7 +98,7 @@ impl<'a> Code<'a> {
         self.close().then_some((name, arguments))
     }
 
-    /// Goes past the end of a call, and leaves the space behind it.
+    /// Skips the end of a call, and leaves the space behind it.
     fn close(&mut self) -> bool {
         match self.rest.trim_start().strip_prefix(')') {
             Some(rest) => {
@@ -190,7 +191,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Reads the escape behind a backslash.
     fn escape(&mut self, text: &mut String) -> Option<()> {
         let mut chars = self.rest.chars();
         let c = chars.next()?;

@@ -1,9 +1,9 @@
-//! What the beginning of a text looks like: a call, a mere mention, or not yet clear. Plain functions.
+//! Lookahead: does a text begin with a call or a mere mention, or is more text needed? Plain functions.
 
 use super::mark::{Begins, Mark, TagKind};
 use super::offered_tools::{OfferedTools, plain_name};
 
-/// What may become a call, as far as it has arrived.
+/// The result of a lookahead: a call, text, or incomplete, if more text is needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lookahead {
     Call,
@@ -11,16 +11,16 @@ pub(super) enum Lookahead {
     Incomplete,
 }
 
-/// How a tag of a call begins.
+/// The beginning of the tag of a call.
 pub(super) const CALL: &str = "<tool_call";
-/// How Mistral's calls begin.
+/// The beginning of Mistral's calls.
 pub(super) const MISTRAL: &str = "[TOOL_CALLS]";
-/// The longest opening tag, info string or space that is waited for, in bytes.
+/// The longest opening tag, info string or space that lookahead waits for, in bytes.
 pub(super) const MAX_HEAD: usize = 1024;
-/// The longest word that may name a call within a block.
+/// The longest word that may name a call within a block, in bytes.
 const MAX_WORD: usize = 80;
 
-/// Whether what follows `<tool_call>` is a call: an element, JSON, a fence, the name of a tool, or `name:`.
+/// Returns whether the text behind `<tool_call>` is a call: an element, JSON, a fence, the name of a tool, or `name:`.
 pub(super) fn call_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     match inside.bytes().next() {
         None => Lookahead::Incomplete,
@@ -42,7 +42,8 @@ pub(super) fn call_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> 
     }
 }
 
-/// Whether what follows another tag of calls is one: JSON, elements, a fence, code, or the name of a tool.
+/// Returns whether the text behind another tag of calls is a call: JSON, elements, a fence, code, or the name of a
+/// tool.
 pub(super) fn block_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     let is_end = |c: char| !c.is_alphanumeric() && !"_-.:".contains(c);
     let word = inside.split(is_end).next().unwrap_or_default();
@@ -60,7 +61,7 @@ pub(super) fn block_looks(inside: &str, tools: &OfferedTools, is_whole: bool) ->
     }
 }
 
-/// Whether what follows the name in `<function=…` is a call, from the byte behind the name on.
+/// Returns whether the text behind the name in `<function=…` is a call, from the byte behind the name on.
 pub(super) fn function_looks(inside: &str, is_whole: bool) -> Lookahead {
     let inside = inside.trim_start();
     if inside.starts_with('{') || inside.starts_with("({") || inside.starts_with("()") {
@@ -78,7 +79,7 @@ pub(super) fn function_looks(inside: &str, is_whole: bool) -> Lookahead {
     }
 }
 
-/// Where the JSON begins behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
+/// Returns the position of the JSON behind `[TOOL_CALLS]`, or behind the name and the markers that may stand between.
 pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Lookahead> {
     let is_name = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_-.".contains(c);
     let mut at = MISTRAL.len();
@@ -97,10 +98,11 @@ pub(super) fn mistral_arguments(text: &str, is_whole: bool) -> Result<usize, Loo
     }
 }
 
-/// What stands between Mistral's names and arguments.
+/// The markers between Mistral's names and arguments.
 const MARKERS: [&str; 2] = ["[CALL_ID]", "[ARGS]"];
 
-/// Whether JSON begins as a call does: an object whose first key names a tool or its arguments, or an array of such.
+/// Returns whether JSON begins as a call does: an object whose first key names a tool or its arguments, or an array of
+/// such objects.
 pub(super) fn json_looks(text: &str, is_whole: bool) -> Lookahead {
     const KEYS: [&str; 19] = [
         "name",
@@ -137,7 +139,7 @@ pub(super) fn json_looks(text: &str, is_whole: bool) -> Lookahead {
     }
 }
 
-/// Whether a `[` begins calls that are written as code, `[f(a=1)]`.
+/// Returns whether a `[` begins calls that are written as code, `[f(a=1)]`.
 pub(super) fn code_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Lookahead {
     let inside = text[1..].trim_start();
     let is_end = |c: char| !c.is_alphanumeric() && !"_-.".contains(c);
@@ -150,7 +152,7 @@ pub(super) fn code_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Lo
     }
 }
 
-/// What a line begins with, if that means something.
+/// The known beginnings of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line {
     /// The name of a tool from `name.0` to `name.1`, and its arguments as JSON from `body` on.
@@ -159,39 +161,39 @@ pub(super) enum Line {
         body: usize,
         how: Named,
     },
-    /// The name of a tool and a `(`, at `body`.
+    /// The name of a tool and a `(`. The call begins at `body`.
     Code {
         body: usize,
     },
-    /// Something before a call that is no part of it, this long.
+    /// Text before a call that is not part of it; its length in bytes.
     Passed(usize),
     /// A call that cannot be read.
     Unreadable,
-    /// GPT-OSS thinks, without its tags.
+    /// The beginning of reasoning of GPT-OSS without its tags; its length in bytes.
     Thought(usize),
-    /// A result that was made up.
+    /// A made-up result.
     Result,
     Text,
     Unclear,
 }
 
-/// How a named call is written.
+/// The form of a named call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Named {
     /// The arguments follow the name.
     Plain,
-    /// They stand in a fence.
+    /// The arguments stand in a fence behind the name.
     Fenced,
-    /// A word says that it is a call.
+    /// A word marks it as a call.
     Marked,
-    /// The same, with the arguments in a fence.
+    /// A word marks it as a call, and the arguments stand in a fence.
     MarkedFenced,
 }
 
-/// The first bytes of the words that a line may begin with, tools aside.
+/// The first bytes of the words that a line may begin with, except names of tools.
 pub(super) const LEADS: &[u8] = b"A*faOc>\xE3";
 
-/// Reads what a line begins with.
+/// Reads the beginning of a line.
 pub(super) fn line_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Line {
     let is_whole = is_whole || text.len() >= MAX_HEAD;
     let text = &text[..text.floor_char_boundary(MAX_HEAD)];
@@ -260,12 +262,12 @@ impl Reader<'_> {
         !c.is_alphanumeric() && !"_-.:".contains(c)
     }
 
-    /// What there is if the text ends here.
+    /// Returns the result if the text ends here.
     fn open(&self) -> Line {
         if self.is_whole { Line::Text } else { Line::Unclear }
     }
 
-    /// A name, and what stands behind it.
+    /// Reads a name, and what stands behind it.
     fn named(&self, at: usize, is_marked: bool) -> Line {
         let word = self.text[at..].split(Self::is_end).next().unwrap_or_default();
         let end = at + word.len();
@@ -277,7 +279,7 @@ impl Reader<'_> {
             return if may_be { self.open() } else { Line::Text };
         }
         if !self.tools.contains(name) {
-            // The built-in tools of Llama are called so.
+            // The form of Llama's built-in tools.
             let is_call = name.strip_suffix(".call").is_some_and(|name| self.tools.contains(name));
             return if is_call && self.text[end..].starts_with('(') { Line::Code { body: end } } else { Line::Text };
         }
@@ -290,7 +292,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[ARGS]` and the like, from `at` on.
+    /// Reads `[ARGS]` and similar markers, from `at` on.
     fn marked(&self, name: (usize, usize), mut at: usize) -> Line {
         let mut is_marked = false;
         loop {
@@ -309,7 +311,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The arguments behind a name, or behind `Action Input:`.
+    /// Reads the arguments behind a name, or behind `Action Input:`.
     fn arguments(&self, name: (usize, usize), at: usize, is_marked: bool) -> Line {
         let rest = self.text[at..].trim_start();
         let at = self.text.len() - rest.len();
@@ -331,7 +333,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `f`, a line break and `Action Input: {…}`, behind `Action:`.
+    /// Reads `f`, a line break and `Action Input: {…}`, behind `Action:`.
     fn react(&self, at: usize) -> Line {
         let rest = self.text[at..].trim_start_matches([' ', '*', '`']);
         if self.text[at..].trim_start_matches([' ', '*']).starts_with("```") {
@@ -371,7 +373,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `functions.f json{…}`, behind `to=`.
+    /// Reads `functions.f json{…}`, behind `to=`.
     fn recipient(&self, at: usize) -> Line {
         let word = self.text[at..].split(char::is_whitespace).next().unwrap_or_default();
         let end = at + word.len();
@@ -388,7 +390,7 @@ impl Reader<'_> {
     }
 }
 
-/// The opening of a fenced block.
+/// The opening of a code fence.
 #[derive(Clone, Copy)]
 pub(super) struct Fence {
     pub(super) mark: u8,
@@ -396,7 +398,8 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Whether a line closes the fence: as many marks or more, and nothing else but the end of the turn.
+    /// Returns whether a line closes the fence: at least as many marks, and nothing behind them but the end of the
+    /// turn.
     pub(super) fn closes(self, line: &str) -> bool {
         let line = line.trim();
         let line = match line.find('<').map(|place| (place, Mark::read(&line[place..], true))) {
@@ -406,7 +409,7 @@ impl Fence {
         line.len() >= self.length && line.bytes().all(|byte| byte == self.mark)
     }
 
-    /// Whether a line that is not whole may still close it.
+    /// Returns whether an incomplete line may still close the fence.
     pub(super) fn may_close(self, line: &str) -> bool {
         let line = line.trim();
         let line = line.split('<').next().filter(|marks| !marks.is_empty()).unwrap_or(line);

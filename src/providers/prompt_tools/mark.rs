@@ -1,33 +1,34 @@
 //! The tags that models put around calls, thoughts and turns, in all their spellings. Plain functions.
 //!
-//! `<tool_call>`, `<TOOL_CALL>`, `</think>`, `<|tool_call_begin|>`, `<｜tool▁call▁begin｜>`, `<｜DSML｜invoke name="f">` and
-//! `<seed:think>` are one word each: lower case, `_` for what joins, and without what stands before a `:` or a bar.
+//! `<tool_call>`, `<TOOL_CALL>`, `</think>`, `<|tool_call_begin|>`, `<｜tool▁call▁begin｜>`, `<｜DSML｜invoke name="f">`
+//! and `<seed:think>` are read as one word each: in lower case, joined by `_`, and without the part before a `:` or a
+//! bar.
 
 use super::looks::MAX_HEAD;
 
 /// A tag at the beginning of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    /// Whether it begins with `</`.
+    /// `true` if it begins with `</`.
     pub(super) is_closing: bool,
-    /// Whether a bar stands before its word, and behind it.
+    /// `true` if a bar stands before its word; and the same behind it.
     bars: (bool, bool),
     word: [u8; MAX_WORD],
     length: usize,
-    /// Where its word ends in the text.
+    /// The position where its word ends in the text.
     pub(super) named: usize,
-    /// Where it ends; `None` if its word is followed by `=`.
+    /// The position where the tag ends; `None` if its word is followed by `=`.
     pub(super) end: Option<usize>,
 }
 
-/// What a text begins with, as far as it has arrived.
+/// The beginning of a text, as far as it has arrived.
 pub(super) enum Begins {
     Mark(Mark),
     Text,
     Unclear,
 }
 
-/// What a tag stands for.
+/// The kind of a tag.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TagKind {
     /// The taught tag.
@@ -36,15 +37,15 @@ pub(super) enum TagKind {
     Function,
     /// One call or several, in any form.
     Block,
-    /// The same, or something around tags of calls.
+    /// One call or several, or something around tags of calls.
     Wrapper,
-    /// A tag of calls that says too little of what is in it.
+    /// A tag of calls whose content has no known form.
     Unread,
-    /// What Llama writes before code, and before calls as well.
+    /// The tag that Llama writes before code, and before calls as well.
     Python,
-    /// An end, or what stands between the parts of a call.
+    /// An end, or a separator between the parts of a call.
     Stray,
-    /// Something between turns, which nobody is to see.
+    /// A separator between turns, which is not shown.
     Turn,
     Reasoning,
     ReasoningEnd,
@@ -54,7 +55,7 @@ pub(super) enum TagKind {
 }
 
 const MAX_WORD: usize = 32;
-/// The longest word in the text, with what stands before it.
+/// The longest word, with the part before it, in bytes of the text.
 const MAX_SPELLING: usize = 64;
 
 const REASONING: [&str; 15] = [
@@ -74,7 +75,7 @@ const REASONING: [&str; 15] = [
     "thought_process",
     "chain_of_thought",
 ];
-/// The words of elements that hold what others wrote, or examples.
+/// The words of elements that hold the words of others, or examples.
 const ELEMENTS: [&str; ELEMENT_COUNT] = [
     "tool_result",
     "tool_response",
@@ -100,12 +101,12 @@ const ELEMENTS: [&str; ELEMENT_COUNT] = [
     "untrusted",
 ];
 pub(super) const ELEMENT_COUNT: usize = 22;
-/// What stands before a `:` or a bar, in front of a word.
+/// The parts that may stand before a `:` or a bar, in front of a word.
 const NAMESPACES: [&str; 11] =
     ["dsml", "seed", "antml", "minimax", "longcat", "steptml", "xai", "mm", "qwen", "glm", "hunyuan"];
 /// The words of tags within calls.
 const PARTS: [&str; 4] = ["parameter", "arg_key", "arg_value", "escape"];
-/// The words of tags, by what they stand for when they open.
+/// The words of opening tags, by kind.
 const OPENING: [(TagKind, &[&str]); 11] = [
     (TagKind::Call, &["tool_call"]),
     (TagKind::Function, &["function"]),
@@ -182,21 +183,21 @@ const OPENING: [(TagKind, &[&str]); 11] = [
     (TagKind::ReasoningEnd, &["end_thinking", "end_of_thought", "unused95"]),
     (TagKind::Result, &["tool_result", "tool_response", "tool_results", "function_results", "tool_output"]),
 ];
-/// The words of tags that need bars around them to mean anything.
+/// The words of tags that are known only with bars around them.
 const BARRED: [(TagKind, &[&str]); 2] = [
     (TagKind::Channel, &["channel", "start"]),
     (TagKind::Turn, &["end", "return", "call", "observation", "user", "message"]),
 ];
 
-/// Whether what begins with `<` and this byte may be a tag, or a comment.
+/// Returns whether `<` and this byte may begin a tag or a comment.
 pub(super) fn may_be_a_tag(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'|' | b'!' | 0xEF)
 }
 
 impl Mark {
-    /// Reads the tag that a text begins with, which begins with `<`.
+    /// Reads the tag at the beginning of a text. The text begins with `<`.
     pub(super) fn read(text: &str, is_whole: bool) -> Begins {
-        // Most that looks like a tag is none, and is seen to be by its second byte.
+        // Most text that looks like a tag is not one, and its second byte shows it.
         match text.as_bytes().get(1) {
             Some(byte) if !may_be_a_tag(*byte) => return Begins::Text,
             _ => {}
@@ -251,7 +252,8 @@ impl Mark {
         }
     }
 
-    /// Finds the end behind the word and its bar. `None` if it has none, or none yet; `length` is 0 if it has none.
+    /// Finds the end behind the word and its bar. `None` if there is no end, or none yet; if there is none, `length` is
+    /// set to 0.
     fn ending(&mut self, text: &str, from: usize, is_whole: bool) -> Option<()> {
         let rest = &text[from..];
         let byte = rest.bytes().next();
@@ -297,7 +299,7 @@ impl Mark {
         std::str::from_utf8(&self.word[..self.length.min(MAX_WORD)]).unwrap_or_default()
     }
 
-    /// Whether it closes what a tag of this word opened: `</f>`, or `<f|>` as Gemma writes it, or the tag of an end.
+    /// Returns whether it closes a tag of the word `opening`: `</f>`, `<f|>` as Gemma writes it, or the tag of an end.
     pub(super) fn closes(&self, opening: &str) -> bool {
         let word = self.word();
         match opening {
@@ -314,17 +316,18 @@ impl Mark {
         }
     }
 
-    /// Whether it is an end: `</f>`, or `<f|>` as Gemma writes it.
+    /// Returns whether it is an end: `</f>`, or `<f|>` as Gemma writes it.
     pub(super) fn is_end(&self) -> bool {
         self.is_closing || !self.bars.0 && self.bars.1
     }
 
-    /// Which of the elements it opens or closes that hold what others wrote, or examples.
+    /// Returns the index of the element that it opens or closes, if that element holds the words of others, or
+    /// examples.
     pub(super) fn element(&self) -> Option<usize> {
         ELEMENTS.iter().position(|word| *word == self.word())
     }
 
-    /// Whether it is one of those that models use.
+    /// Returns whether models use this tag.
     pub(super) fn means_something(&self) -> bool {
         self.kind().is_some() || PARTS.contains(&self.word())
     }
@@ -352,9 +355,9 @@ impl Mark {
     }
 }
 
-/// Whether a text that begins with `<` may become a tag that means something. Others are not waited for.
+/// Returns whether a text that begins with `<` may become a known tag. Lookahead waits for no other.
 pub(super) fn may_begin(text: &str) -> bool {
-    // The taught ones are by far the most.
+    // The taught tags are by far the most frequent.
     if "<tool_call>".starts_with(text) || "</tool_call>".starts_with(text) {
         return true;
     }

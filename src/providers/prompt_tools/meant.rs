@@ -1,45 +1,46 @@
-//! Whether a call is meant, by what stands before it: an example, a refusal and a quotation are not. Plain functions.
+//! Decides whether a call is meant, from the text before it: an example, a refusal and a quotation are not. Plain
+//! functions.
 
-/// How much of the text before a call is looked at, in bytes.
+/// The maximum length of the text before a call that is read, in bytes.
 pub(super) const MAX_LEAD: usize = 320;
 
-/// What stands before a call.
+/// The text before a call.
 pub(super) struct Lead<'a> {
-    /// The text before it in the answer.
+    /// The text before the call in the answer.
     pub(super) before: &'a str,
-    /// How far it is indented: 4 and more are code.
+    /// The indentation of the call: 4 and more are code.
     pub(super) indent: usize,
-    /// Whether its line begins as a quotation does.
+    /// `true` if its line begins with the mark of a quotation.
     pub(super) is_quoted: bool,
 }
 
 impl Lead<'_> {
-    /// Whether a call that has tags of its own is meant.
+    /// Returns whether a call with tags of its own is meant.
     pub(super) fn is_meant(&self) -> bool {
         !self.is_shown() && !self.tells()
     }
 
-    /// Whether the words before a call say that it is not meant.
+    /// Returns whether the words before a call say that it is not meant.
     pub(super) fn tells(&self) -> bool {
         let sentence = self.sentence(false);
         !intends(&sentence) && (tells_of(&sentence) || self.is_under_a_heading())
     }
 
-    /// Whether the line before it is the heading of an example.
+    /// Returns whether the line before it is the heading of an example.
     fn is_under_a_heading(&self) -> bool {
         let line = self.before.trim_end().rsplit('\n').next().unwrap_or_default();
         let line = line.trim_matches(|c: char| !c.is_alphabetic()).to_lowercase();
         line.split_whitespace().count() <= 3 && ["example", "예시"].iter().any(|word| line.starts_with(word))
     }
 
-    /// Whether a call in a fence is meant, which may be any code.
+    /// Returns whether a call in a fence is meant. A fence may hold any code.
     pub(super) fn is_meant_in_a_fence(&self) -> bool {
         let over = self.sentence(true);
         let is_open = intends(&self.sentence(false));
         self.is_meant() && (is_open || !explains(&over) && !supposes(&words(&over)))
     }
 
-    /// Whether a call stands in code, in a comment, a table or a quotation.
+    /// Returns whether a call stands in code, in a comment, a table or a quotation.
     pub(super) fn is_shown(&self) -> bool {
         let line = self.before.rsplit('\n').next().unwrap_or_default().trim_start();
         let is_indented =
@@ -52,13 +53,13 @@ impl Lead<'_> {
         self.is_quoted() || self.is_in_quotes() || is_in("\"\"\"") || is_in("'''")
     }
 
-    /// Whether a quotation begins with what follows.
+    /// Returns whether its line is a quotation, or the text before it ends with a quotation mark.
     pub(super) fn is_quoted(&self) -> bool {
         self.is_quoted || self.before.ends_with(['"', '\'', '“', '‘', '«', '„', '「', '『', '`'])
     }
 
-    /// Whether a quotation that begins on the line has no end yet. What stands behind a letter or a digit is no such
-    /// beginning: `a 5" screen`.
+    /// Returns whether a quotation that begins on the line has no end yet. A quotation mark behind a letter or a digit
+    /// begins none: `a 5" screen`.
     fn is_in_quotes(&self) -> bool {
         let line = self.before.rsplit('\n').next().unwrap_or_default();
         let (mut is_open, mut last) = (false, ' ');
@@ -75,7 +76,7 @@ impl Lead<'_> {
         is_open
     }
 
-    /// The words of the sentence that leads to the call, and one that has ended only if `is_over`.
+    /// The sentence that leads to the call, in lower case. A sentence that has ended is read only if `is_over`.
     fn sentence(&self, is_over: bool) -> String {
         let text = self.before.trim_end();
         let is_end = |(place, c): (usize, char)| {
@@ -94,9 +95,9 @@ impl Lead<'_> {
     }
 }
 
-/// What begins a comment, or the row of a table.
+/// The beginnings of comments, and of the row of a table.
 const COMMENTS: [&str; 8] = ["<!--", "//", "/*", "{#", "# ", "-- ", "% ", "|"];
-/// What only an explanation says.
+/// Phrases of an explanation only.
 const EXAMPLE: [&str; 29] = [
     "for example",
     "for instance",
@@ -128,9 +129,9 @@ const EXAMPLE: [&str; 29] = [
     "예시",
     "않겠습니다",
 ];
-/// What an explanation says, and so does a model that means it.
+/// Phrases of an explanation, and also of a model that means the call.
 const MANNER: [&str; 8] = ["like this", "like so", "as follows", "this way", "syntax", "format", "template", "이렇게"];
-/// What only a report says of a call that is another's, or over.
+/// Phrases that report a call of another author, or an earlier one.
 const REPORT: [&str; 19] = [
     "ignore this",
     "i previously",
@@ -152,7 +153,7 @@ const REPORT: [&str; 19] = [
     "다음과 같습니다",
     "내용입니다",
 ];
-/// How a clause begins that announces a call.
+/// The beginnings of a clause that announces a call.
 const INTENT: [&str; 21] = [
     "let me ",
     "i'll ",
@@ -176,7 +177,7 @@ const INTENT: [&str; 21] = [
     "opening ",
     "reading ",
 ];
-/// What is announced instead of a call.
+/// Words that announce something other than a call.
 const SHOWING: [&str; 12] = [
     "show",
     "give",
@@ -191,7 +192,7 @@ const SHOWING: [&str; 12] = [
     "answer",
     "tell",
 ];
-/// What says that a model speaks of itself.
+/// Words with which a model speaks of itself.
 const FIRST: [&str; 9] =
     ["i will", "i'll", "i'm going to", "i am going to", "let me", "let's", "i need to", "i am calling", "i call "];
 const VERBS: [&str; 28] = [
@@ -203,7 +204,7 @@ const SOURCES: [&str; 21] = [
     "page", "site", "website", "webpage", "document", "file", "email", "mail", "message", "article", "comment", "post",
     "readme", "content", "contents", "snippet", "text", "output", "log", "result", "attacker",
 ];
-/// What is said of a source by its last words.
+/// Verbs that may stand near the end of a sentence about a source.
 const SAID: [&str; 8] = ["was", "were", "had", "returned", "responded", "showed", "included", "wanted"];
 const SAYING: [&str; 19] = [
     "says",
@@ -227,14 +228,15 @@ const SAYING: [&str; 19] = [
     "saying",
 ];
 
-/// Whether a sentence tells of a call that is not made: an example, something refused, supposed, or said by another.
+/// Returns whether a sentence speaks of a call that is not made: an example, a refused or supposed one, or one that
+/// another author wrote.
 fn tells_of(sentence: &str) -> bool {
     let words = words(sentence);
     let mentions_a_tag = sentence.contains("`<") || sentence.contains("`[");
     explains(sentence) || mentions_a_tag || supposes(&words) || refuses(&words) || cites(sentence, &words)
 }
 
-/// Whether the last clause of a sentence announces a call: it outweighs what the rest says.
+/// Returns whether the last clause of a sentence announces a call. That outweighs the rest of the sentence.
 fn intends(sentence: &str) -> bool {
     let clause = sentence.rsplit([',', ';', '—', '\n']).find(|clause| !clause.trim().is_empty()).unwrap_or_default();
     let clause = clause.trim_start_matches(|c: char| !c.is_alphanumeric());
@@ -251,18 +253,18 @@ fn words(sentence: &str) -> Vec<&str> {
     sentence.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty()).collect()
 }
 
-/// "For example", "like this".
+/// Returns whether a sentence explains: "For example", "like this".
 fn explains(sentence: &str) -> bool {
     let says = |all: &[&str]| all.iter().any(|phrase| sentence.contains(phrase));
     says(&EXAMPLE) || says(&MANNER) && !says(&FIRST)
 }
 
-/// "One would call".
+/// Returns whether a sentence supposes: "One would call".
 fn supposes(words: &[&str]) -> bool {
     leads_to_a_verb(words, |word| matches!(word, "would" | "could" | "might" | "if"))
 }
 
-/// "I will not write".
+/// Returns whether a sentence refuses: "I will not write".
 fn refuses(words: &[&str]) -> bool {
     let is_refusal = |word: &str| {
         matches!(word, "not" | "never" | "cannot" | "without" | "avoid" | "refuse" | "instead") || word.ends_with("n't")
@@ -275,7 +277,7 @@ fn leads_to_a_verb(words: &[&str], begins: impl Fn(&str) -> bool) -> bool {
     (0..words.len()).any(|at| begins(words[at]) && near(at))
 }
 
-/// "The page says", "here is the text of the file".
+/// Returns whether a sentence cites: "The page says", "here is the text of the file".
 fn cites(sentence: &str, words: &[&str]) -> bool {
     let is_own = |words: &[&str]| words.iter().any(|word| matches!(*word, "i" | "i'll" | "i'm" | "let" | "my"));
     let sources = || (0..words.len()).filter(|at| SOURCES.contains(&words[*at])).map(|at| &words[at + 1..]);

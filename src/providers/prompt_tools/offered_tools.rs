@@ -15,14 +15,14 @@ use crate::tool_call::{Arguments, ToolCall, ToolSpec};
 use super::dialect::Dialect;
 use super::looks::LEADS;
 
-/// Tools by name, with what it takes to validate a call of one.
+/// Tools by name, with their schemas for validation.
 pub(super) struct OfferedTools {
     specs: Arc<[ToolSpec]>,
     places: HashMap<Name, usize>,
-    /// Each made when it is first needed.
+    /// The schemas, each compiled when it is first needed.
     schemas: Vec<OnceLock<Option<Schema>>>,
     spellings: OnceLock<Spellings>,
-    /// The names in order, to find those that begin alike.
+    /// The names in order, to find those with a common beginning.
     sorted: Vec<Name>,
     /// The first bytes of the names, and of other words that a line with a call begins with.
     leads: [bool; 256],
@@ -49,13 +49,13 @@ impl OfferedTools {
         self.places.contains_key(name)
     }
 
-    /// Whether a name begins with this text.
+    /// Returns whether a name begins with this text.
     pub(super) fn begins(&self, text: &str) -> bool {
         let place = self.sorted.partition_point(|name| **name < *text);
         self.sorted.get(place).is_some_and(|name| name.starts_with(text))
     }
 
-    /// Whether a line with a call may begin with this byte.
+    /// Returns whether a line with a call may begin with this byte.
     pub(super) fn leads(&self, byte: u8) -> bool {
         self.leads[usize::from(byte)]
     }
@@ -64,7 +64,7 @@ impl OfferedTools {
         self.places.get(name).map(|place| &self.specs[*place].parameters)
     }
 
-    /// A call as it was written, with what is wrong with it, if anything is.
+    /// Returns a call as it was written, with the problem in it, if there is one.
     pub(super) fn validate(&self, name: &str, arguments: &str) -> ToolCall {
         let inner = Some(arguments.trim()).filter(|written| written.starts_with('"'));
         let inner: Option<String> = inner.and_then(|written| serde_json::from_str(written).ok());
@@ -83,21 +83,21 @@ impl OfferedTools {
         ToolCall { malformed: Some(problem.into()), ..call(written) }
     }
 
-    /// A call that cannot even be named.
+    /// Returns a call without a name, which could not be read.
     pub(super) fn unreadable(&self, reason: &str, written: &str) -> ToolCall {
         let example = self.specs.first().map_or_else(String::new, |spec| self.example(&spec.name, &spec.parameters));
         let reason = format!("{reason}; {}{example}", self.known(""));
         ToolCall { malformed: Some(reason.into()), ..ToolCall::new("", "", written) }
     }
 
-    /// What is wrong with a call, in words for the model.
+    /// Returns the problem in a call, in words for the model.
     fn problem(&self, name: &str, written: &str) -> Option<String> {
         let Some(&place) = self.places.get(name) else {
             return Some(format!("Tool not found; {}{}", self.known(name), self.hint()));
         };
         let example = || self.example(name, &self.specs[place].parameters);
         let wrong = match name {
-            // These two are read with more patience than their schemas have.
+            // These two are read more tolerantly than their schemas say.
             FINISH => builtin::finish(written).err(),
             CALL_AGENT => builtin::call_agent(written).err(),
             _ => match builtin::arguments(written) {
@@ -112,7 +112,7 @@ impl OfferedTools {
         self.schemas[place].get_or_init(|| Schema::new(&self.specs[place].parameters)).as_ref()
     }
 
-    /// The right form, shown by a call of the tool.
+    /// Returns the right form: an example of a call of the tool.
     fn example(&self, name: &str, parameters: &Value) -> String {
         let arguments = match schema::example(parameters) {
             Value::Object(arguments) => arguments,
@@ -132,7 +132,7 @@ impl OfferedTools {
     }
 }
 
-/// A name without what GPT-OSS and Kimi put around it, `functions.name:0`.
+/// Returns a name without the parts that GPT-OSS and Kimi put around it, `functions.name:0`.
 pub(super) fn plain_name(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_prefix("functions.").unwrap_or(name);
@@ -142,7 +142,7 @@ pub(super) fn plain_name(name: &str) -> &str {
     }
 }
 
-/// JSON whose strings have `\n` and `\t` for the line breaks and tabs that stand in them as they are.
+/// Returns JSON with `\n` and `\t` for the plain line breaks and tabs in its strings.
 pub(super) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let (mut in_string, mut is_escape) = (false, false);
@@ -159,7 +159,7 @@ pub(super) fn escaped(json: &str) -> String {
     text
 }
 
-/// A text in which the five entities of XML stand for what they mean.
+/// Returns a text with the five entities of XML replaced by their characters.
 pub(super) fn without_entities(text: &str) -> String {
     const ENTITIES: [(&str, &str); 6] =
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&apos;", "'"), ("&amp;", "&")];

@@ -1,9 +1,9 @@
-//! Whether a server's error says that it, or the model, takes no tools. Plain functions.
+//! Decides whether an error says that the server, or the model, supports no tools. Plain functions.
 
 use crate::provider::{ProviderError, ProviderErrorKind};
 
-/// Whether an error says that tools are not supported at all. Servers have no code for it, so their words decide; what
-/// they say of one call, of an option beside the tools or of a combination of both says nothing of tools.
+/// Returns whether an error says that tools are not supported at all. Servers have no code for it, so their words
+/// decide. Words about one call, about an option beside the tools, or about a combination of both do not count.
 pub(super) fn refuses_tools(error: &ProviderError) -> bool {
     let is_refusal = match error.status {
         Some(status) => matches!(status, 400 | 404 | 501),
@@ -14,7 +14,7 @@ pub(super) fn refuses_tools(error: &ProviderError) -> bool {
 
 /// The options that must be set before a server takes tools, as vLLM and llama.cpp name them.
 const OPTIONS: [&str; 2] = ["--enable-auto-tool-choice", "--jinja"];
-/// Words that make a message one about the field `tools`.
+/// Words that relate a message to the field `tools`.
 const UNKNOWN: [&str; 4] = ["unrecognized", "unknown", "unexpected", "extra"];
 
 fn says_no_tools(message: &str) -> bool {
@@ -29,7 +29,7 @@ fn says_no_tools(message: &str) -> bool {
         || (0..words.len()).any(|at| refuses_after(&words[at..]) || refuses_before(&words, at))
 }
 
-/// "… does not support tools", up to two words between.
+/// Returns whether these words say "… does not support tools", with up to two words between.
 fn refuses_after(words: &[&str]) -> bool {
     let verb = match words {
         [_, "not", "support", ..] => 3,
@@ -40,7 +40,7 @@ fn refuses_after(words: &[&str]) -> bool {
     (verb..words.len().min(verb + 3)).any(|at| tools(&words[at..]).is_some())
 }
 
-/// "tools are not supported", of all tools and whatever else is asked.
+/// Returns whether these words say "tools are not supported", about all tools and without a condition.
 fn refuses_before(words: &[&str], at: usize) -> bool {
     const OF_SOME: [&str; 6] = ["parallel", "strict", "built-in", "builtin", "custom", "multiple"];
     const COMBINED: [&str; 5] = ["with", "when", "together", "while", "if"];
@@ -61,7 +61,7 @@ fn refuses_before(words: &[&str], at: usize) -> bool {
     is_refusal && !is_combined && !(at > 0 && OF_SOME.contains(&words[at - 1]))
 }
 
-/// How many words name tools in general.
+/// Returns the number of words that name tools in general.
 fn tools(words: &[&str]) -> Option<usize> {
     match words {
         ["tool" | "function", "use" | "usage" | "calling" | "calls", ..] => Some(2),

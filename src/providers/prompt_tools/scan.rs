@@ -1,32 +1,32 @@
-//! Where a tool call ends: each byte is looked at once, however the text arrives.
+//! The search for the end of a tool call. It reads each byte once, in pieces of any size.
 //!
-//! A close tag within a JSON string belongs to the string. What is found here is only delimited; `call` reads it.
+//! A close tag within a JSON string belongs to the string. The scan only finds the end; `call` reads the text.
 
 use super::mark::{self, Begins, Mark, TagKind};
 
-/// How much text is read of calls, of one or of all of an answer, in bytes: the longest arguments, and the tags around
-/// them.
+/// The maximum length of the text of calls that is read, for one call and for all of an answer, in bytes: the longest
+/// arguments, and the tags around them.
 pub(super) const MAX_CALL: usize = crate::builtin::MAX_ARGUMENTS_BYTES + 4096;
 
-/// What has been seen of a call so far.
+/// The state of the search for the end of one call.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scan {
-    /// Up to where.
+    /// The position up to which the text was read.
     at: usize,
-    /// How many braces and brackets are open.
+    /// The number of open braces and brackets.
     depth: usize,
     mode: Mode,
-    /// Whether a tag is open that stands for an element.
+    /// `true` if a tag is open that stands for an element.
     in_element: bool,
-    /// Whether the arguments are over, so that text behind them is not part of the call.
+    /// `true` if the arguments are over, so that text behind them is not part of the call.
     is_complete: bool,
-    /// What stands around the text that the scan is in.
+    /// The quotation mark around the string that the scan is in.
     quote: u8,
-    /// Whether it is code that is read, in which `(` and `'` mean something.
+    /// `true` if the scan reads code, in which `(` and `'` have a meaning.
     is_code: bool,
-    /// Where the call ends if the value that the scan is in has no end of its own.
+    /// The end of the call if the current value has no end of its own.
     ended: Option<(usize, usize)>,
-    /// Whether the call begins with JSON, so that text behind it is not part of the call.
+    /// `true` if the call begins with JSON, so that text behind it is not part of the call.
     is_json: bool,
 }
 
@@ -39,42 +39,42 @@ enum Mode {
     Tag,
     String,
     Escape,
-    /// Within an element whose value is text as it is.
+    /// Within an element whose value is raw text.
     Raw,
 }
 
-/// How a scan ends.
+/// The result of a scan.
 #[derive(Debug, PartialEq)]
 pub(super) enum End {
     /// The call is `..body`; the text goes on at `next`.
     Found { body: usize, next: usize },
-    /// It goes on behind what there is.
+    /// The call goes on behind the text so far.
     Open,
 }
 
-/// Tags that begin a call, and so end one whose own close tag is missing.
+/// Tags that begin a call, and so end a call before them whose close tag is missing.
 const OPENING: [&str; 3] = ["<tool_call>", "<tool_call ", "<tool_call\n"];
 /// Tags of results, which no call contains.
 const RESULTS: [&str; 2] = ["<tool_result", "<tool_response"];
-/// Elements whose values are text as it is, up to the close tag.
+/// Elements whose values are raw text, up to the close tag.
 const RAW: [(&str, &str); 2] = [("<parameter=", "</parameter>"), ("<arg_value>", "</arg_value>")];
 /// A tag around elements; it holds no text itself.
 const FUNCTION: &str = "<function=";
 const FUNCTION_END: &str = "</function>";
-/// What some models write for the end.
+/// The end of a function as some models write it.
 const FUNCTION_AGAIN: &str = "<function>";
-/// How the tags begin that end a turn.
+/// The beginnings of tags that end a turn.
 const TURN: [&str; 2] = ["<|", "<｜"];
 /// The ends of elements that hold arguments.
 const ARGUMENTS: [&str; 5] = ["</arguments>", "</parameters>", "</args>", "</input>", "</function>"];
 
 impl Scan {
-    /// A scan that begins at `at`.
+    /// Creates a scan that begins at `at`.
     pub(super) fn from(at: usize) -> Self {
         Self { at, ..Self::default() }
     }
 
-    /// Looks for the end of a call with tags around it. `text` is the same as the last time, with more behind it.
+    /// Searches the end of a call with tags around it. `text` is the previous `text` with more appended.
     pub(super) fn tagged(&mut self, text: &str, close: &str, is_whole: bool) -> End {
         while let Some(&byte) = text.as_bytes().get(self.at) {
             match (self.mode, byte) {
@@ -106,8 +106,8 @@ impl Scan {
         if is_whole { self.without_end() } else { End::Open }
     }
 
-    /// A `<` in a value that is text as it is. It ends with its own tag; if that does not come before the next call, or at
-    /// all, it ended with the first end of what it stands in.
+    /// Reads a `<` in a value that is raw text. The value ends with its own tag. If that tag is missing, or comes only
+    /// behind the next call, the value ended with the first end of an element around it.
     fn raw(&mut self, rest: &str, close: &str, is_whole: bool) -> Tag {
         if RAW.iter().any(|(_, end)| rest.starts_with(end)) {
             self.ended = None;
@@ -124,7 +124,7 @@ impl Scan {
             return Tag::Ends(0);
         }
         if rest.starts_with(close) {
-            // The end of what is around it counts, if there is one.
+            // The end of the element around it counts, if there is one.
             self.ended = match self.ended {
                 Some((body, next)) if close != FUNCTION_END && next <= self.at => Some((body, self.at + close.len())),
                 Some(ended) => Some(ended),
@@ -138,13 +138,13 @@ impl Scan {
         Tag::Passed
     }
 
-    /// The end of a call whose last value has none.
+    /// Returns the end of a call whose last value has none.
     fn without_end(&self) -> End {
         self.ended.filter(|_| self.mode == Mode::Raw).map_or(End::Open, |(body, next)| End::Found { body, next })
     }
 
-    /// Looks for the end of a call that begins with a tag of this word: a tag that closes it, one that opens the next call,
-    /// or text behind JSON that is complete.
+    /// Searches the end of a call that begins with a tag of this word: a tag that closes it, one that opens the next
+    /// call, or text behind complete JSON.
     pub(super) fn block(&mut self, text: &str, opening: &str, is_whole: bool) -> End {
         while let Some(&byte) = text.as_bytes().get(self.at) {
             match (self.mode, byte) {
@@ -175,7 +175,7 @@ impl Scan {
     /// Reads a tag within a block, outside of strings.
     fn mark(&mut self, rest: &str, opening: &str, is_whole: bool) -> Tag {
         let mark = match Mark::read(rest, is_whole) {
-            // What means nothing is text, as it is before it is there as a whole.
+            // An unknown tag is text, as it was before it had arrived completely.
             Begins::Mark(mark) if mark.means_something() || mark.word() == opening => mark,
             Begins::Unclear if mark::may_begin(rest) => return Tag::Unknown,
             _ if self.mode != Mode::Raw && self.is_json && self.is_complete && self.depth == 0 => return Tag::Ends(0),
@@ -189,7 +189,8 @@ impl Scan {
             Some(TagKind::Call | TagKind::Block | TagKind::Wrapper | TagKind::Function | TagKind::Result)
         );
         match (mark.end, mark.word()) {
-            // It may be part of the value: that is not before another call begins or what is around this one ends.
+            // It may be part of the value. That is decided when another call begins, or when the element around this
+            // one ends.
             (Some(end), _) if mark.closes(opening) && self.mode == Mode::Raw => {
                 self.ended = self.ended.or(Some((self.at, self.at + end)));
                 self.at += end;
@@ -221,17 +222,17 @@ impl Scan {
         Tag::Passed
     }
 
-    /// The same for a block that begins with JSON.
+    /// Sets whether the block begins with JSON.
     pub(super) fn of_json(self, is_json: bool) -> Self {
         Self { is_json, ..self }
     }
 
-    /// The same for code.
+    /// Sets the scan to code.
     pub(super) fn of_code(self) -> Self {
         Self { is_code: true, ..self }
     }
 
-    /// Looks for the end of one JSON value, which begins at the place where the scan began.
+    /// Searches the end of one JSON value, which begins where the scan began.
     pub(super) fn value(&mut self, text: &str) -> End {
         if self.is_complete {
             return End::Found { body: self.at, next: self.at };
@@ -308,15 +309,15 @@ impl Scan {
 }
 
 enum Tag {
-    /// The call ends here; the end itself is this long.
+    /// The call ends here; the length of the end itself in bytes.
     Ends(usize),
-    /// Nobody can tell before more arrives.
+    /// More text is needed.
     Unknown,
     /// It is part of the call.
     Passed,
 }
 
-/// Whether a byte between elements is neither space nor part of what models put around JSON.
+/// Returns whether a byte between elements is neither space nor part of what models put around JSON.
 fn is_text(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && !matches!(byte, b'`' | b']' | b'}' | b'>' | b',' | b';')
 }
@@ -325,7 +326,7 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// The call in `text`, cut out whole and byte by byte.
+    /// Checks the end of the call in `text`, given whole and byte by byte.
     fn check(text: &str, expected: Option<&str>) {
         let found = |end| match end {
             End::Found { body, .. } => Some(&text[..body]),

@@ -1,4 +1,4 @@
-//! What is read of a model's text, whole and in pieces of every size.
+//! Tests of what is read of a model's text, whole and in pieces of every size.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-/// How much of calls is read here, so that a limit is soon reached.
+/// The maximum length of calls in these tests: small, so that the limit is soon reached.
 const MAX_LENGTH: usize = 1 << 20;
 
 /// Reads a text: returns the calls as `name {arguments}` or `name! correction`, then the text that is shown.
@@ -345,7 +345,8 @@ fn what_follows_a_result_that_was_made_up_is_dropped() {
     check(&format!("```xml\n{call}\n```"), core, "");
 }
 
-/// What looks like a tag and is none, and space of all kinds, mean the same whether they have arrived as a whole or not.
+/// Text that looks like a tag and is none, and space of all kinds, have the same meaning whether they arrived
+/// completely or in pieces.
 #[test]
 fn odd_tags_and_odd_space_are_read_alike_whole_and_in_pieces() {
     for text in [
@@ -369,7 +370,7 @@ fn odd_tags_and_odd_space_are_read_alike_whole_and_in_pieces() {
     }
 }
 
-/// The inside of a call that is written with entities or backslashes is read once, and not what is escaped in it.
+/// The inside of a call that is written with entities or backslashes is read once; escaped tags in it are not read.
 #[test]
 fn escaped_tags_in_escaped_tags_are_read_to_one_depth() {
     let backslashes: String = (1..400).map(|deep| format!("{0}<tool_call{0}> ", "\\".repeat(deep))).collect();

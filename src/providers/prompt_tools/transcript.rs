@@ -1,4 +1,4 @@
-//! A conversation with tools, told in text alone.
+//! A conversation with tools, written as text only.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::content::Content;
 use crate::context::{ChatMessage, Context};
 use crate::provider::Request;
 
-/// What a model that only talks is asked. It is kept from turn to turn, and grows as the conversation does.
+/// The request to a model without function calling. It is kept from turn to turn, and grows with the conversation.
 pub(super) struct Transcript {
     request: Request,
-    /// How many messages of the conversation it tells.
+    /// The number of messages of the conversation that it contains.
     told: usize,
     dialect: Dialect,
 }
 
 impl Transcript {
-    /// The same request in text, its tools told by `prompt` behind the system prompt.
+    /// Returns the same request in text. `prompt`, which describes the tools, follows the system prompt.
     pub(super) fn of(request: &Request, prompt: &str, dialect: Dialect) -> Self {
         let (history, _) = request.context.parts();
         let is_text = history.iter().all(is_text);
@@ -30,7 +30,7 @@ impl Transcript {
         Self { request: Request { call_id, agent, context, tools: Arc::default() }, told: 0, dialect }
     }
 
-    /// The request with all that has been said in the conversation.
+    /// Returns the request with all messages of the conversation.
     pub(super) fn up_to_date(&mut self, context: &Context) -> &Request {
         let (_, messages) = context.parts();
         for message in tell(&messages[self.told.min(messages.len())..], self.dialect) {
@@ -49,7 +49,8 @@ fn is_text(message: &ChatMessage) -> bool {
     }
 }
 
-/// Messages in text. Results that follow each other become one message of the user: the model did not say them.
+/// Returns messages as text. Results that follow each other become one message of the user, because the model did not
+/// write them.
 fn tell(messages: &[ChatMessage], dialect: Dialect) -> Vec<ChatMessage> {
     let mut told = Vec::with_capacity(messages.len());
     let mut results: Option<(String, Vec<_>)> = None;
@@ -70,7 +71,7 @@ fn tell(messages: &[ChatMessage], dialect: Dialect) -> Vec<ChatMessage> {
                 }
                 said.push_str(&calls);
                 let (text, reasoning, attachments) = (Some(said.into()), reasoning.clone(), attachments.clone());
-                // What a server wants to see again belongs to calls that it has never heard of.
+                // Opaque data belongs to calls that the server never received.
                 ChatMessage::Assistant { text, reasoning, attachments, tool_calls: Vec::new(), opaque: None }
             }
             other => other.clone(),

@@ -1,9 +1,9 @@
-//! A value that is written as text, as the type that a schema gives it. Plain functions.
+//! Conversion of a value written as text to the type that a schema gives. Plain functions.
 
 use serde_json::Value;
 
-/// The value that a text stands for: text where the schema takes nothing but text, and else JSON if it can be read as such,
-/// or `True`, `False` and `None` as in Python.
+/// Returns the value of a text. It is a string if the schema takes only strings. Otherwise it is JSON if it can be read
+/// as JSON, or `True`, `False` and `None` as in Python.
 pub(super) fn typed(text: &str, schema: &Value, root: &Value) -> Value {
     let kinds = Kinds::of(schema, root, MAX_DEPTH);
     let word = text.trim();
@@ -17,7 +17,7 @@ pub(super) fn typed(text: &str, schema: &Value, root: &Value) -> Value {
     if kinds.text && !kinds.take(&value, word) { text.into() } else { value }
 }
 
-/// What a tool's schema says of one argument; `None` if it does not name it.
+/// Returns a tool's schema of one argument; `None` if the schema does not name it.
 pub(super) fn property<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
     property_of(root, root, key, MAX_DEPTH)
 }
@@ -29,17 +29,17 @@ fn property_of<'a>(schema: &'a Value, root: &'a Value, key: &str, depth: usize) 
         .or_else(|| choices(schema).find_map(|choice| property_of(choice, root, key, depth)))
 }
 
-/// What a schema refers to.
+/// Returns the schema that a schema refers to.
 fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
     root.pointer(schema["$ref"].as_str()?.strip_prefix('#')?)
 }
 
-/// The schemas that a schema has to choose from, or to combine.
+/// Returns the alternatives of a schema, and the schemas that it combines.
 fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten()
 }
 
-/// How many references and alternatives are followed, one in the other.
+/// The maximum depth of references and alternatives that are followed.
 const MAX_DEPTH: usize = 8;
 
 /// The types that a schema takes.
@@ -105,12 +105,13 @@ impl Kinds {
         self.object |= other.object;
     }
 
-    /// Whether anything is taken that is no text.
+    /// Returns whether a type other than string is accepted.
     fn has_others(&self) -> bool {
         self.null || self.boolean || self.integer || self.number || self.array || self.object
     }
 
-    /// Whether a value is taken that was read of a text which may be taken as it is. A number says the same as its text.
+    /// Returns whether a value is accepted that was read out of a text which may also be a string. A number is accepted
+    /// only if its standard form equals the text.
     fn take(&self, value: &Value, text: &str) -> bool {
         match value {
             Value::Null => self.null,

@@ -1,9 +1,9 @@
-//! What may begin a call, a result or a comment: lines, tags, brackets, JSON, escaped tags.
+//! The beginnings of calls, results and comments: lines, tags, brackets, JSON, escaped tags.
 
 use super::*;
 
 impl Parser {
-    /// Shows one byte of what may have been meant as a call.
+    /// Shows one byte of text that may have been meant as a call.
     pub(super) fn mention(&mut self, input: Input<'_>, tag: usize, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         if rest.len() <= tag && !is_whole {
@@ -18,7 +18,7 @@ impl Parser {
         Some(self.show(rest, 1, shown))
     }
 
-    /// What begins a line, and is a call by that.
+    /// Reads the beginning of a line that may be a call without tags.
     pub(super) fn line(&mut self, input: Input<'_>) -> Step {
         let Input { rest, is_whole } = input;
         let (form, body) = match line_looks(rest, &self.tools, is_whole) {
@@ -57,7 +57,7 @@ impl Parser {
         Step::Taken(0)
     }
 
-    /// A `<`.
+    /// Reads what begins with `<`.
     pub(super) fn tag(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         if rest.as_bytes().get(1).is_some_and(|byte| *byte == b'!') {
@@ -69,14 +69,14 @@ impl Parser {
                 return None;
             }
             _ => {
-                // A call that is cut in its first tag.
+                // A call that is cut off in its first tag.
                 let is_last = is_whole && self.open_backticks == 0 && rest.len() < MAX_HEAD && rest.starts_with(CALL);
                 self.has_marker |= is_last && !rest.contains(['>', '\n']) && self.leads_to_a_call();
                 return Some(self.show(rest, 1, shown));
             }
         };
         if let ("s", Some(end), true) = (mark.word(), mark.end, mark.is_closing) {
-            // It ends a turn, or text that is struck out.
+            // `</s>` ends a turn, or struck-out text in HTML.
             return match rest[end..].trim_start().bytes().next() {
                 None if is_whole => Some(end),
                 None if rest.len() < MAX_HEAD => None,
@@ -98,7 +98,7 @@ impl Parser {
         self.marked(mark, kind, input, shown)
     }
 
-    /// A tag that means something.
+    /// Reads a tag with a known kind.
     pub(super) fn marked(&mut self, mark: Mark, kind: TagKind, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, .. } = input;
         match (kind, mark.end) {
@@ -109,7 +109,7 @@ impl Parser {
             (TagKind::Turn, Some(end)) => Some(end),
             (TagKind::Stray, Some(end)) if self.has_calls() => Some(end),
             (TagKind::Stray, Some(end)) => {
-                // The end of a call whose beginning is lost.
+                // The end of a call without its beginning.
                 let is_own = self.has_text && (self.line_is_blank || self.before.ends_with('>'));
                 let is_lost = is_own && matches!(mark.word(), "tool_call" | "function");
                 self.has_marker = self.has_marker || is_lost && self.leads_to_a_call();
@@ -123,7 +123,7 @@ impl Parser {
         }
     }
 
-    /// A `<!`. A comment without an end is none.
+    /// Reads what begins with `<!`. A comment without an end is text.
     pub(super) fn comment(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         const COMMENT: (&str, &str) = ("<!--", "-->");
@@ -137,7 +137,8 @@ impl Parser {
         Some(self.show(rest, COMMENT.0.len(), shown))
     }
 
-    /// A tag that is none of calls: it may open or close an element that holds what others wrote, or reasoning.
+    /// Reads a tag that is not one of calls. It may open or close reasoning, or an element that holds the words of
+    /// others.
     pub(super) fn other(&mut self, mark: Mark, rest: &str, shown: &mut String) -> usize {
         let (Some(end), Some(nth)) = (mark.end, mark.element()) else { return self.show(rest, 1, shown) };
         let is_open = self.line_is_blank && self.open_backticks == 0 && !rest[..end].ends_with("/>");
@@ -153,7 +154,7 @@ impl Parser {
         self.show(rest, end, shown)
     }
 
-    /// An element ends.
+    /// Closes an element.
     pub(super) fn close(&mut self, nth: usize) {
         self.elements[nth] = self.elements[nth].saturating_sub(1);
         if !self.is_in_element() {
@@ -161,7 +162,7 @@ impl Parser {
         }
     }
 
-    /// A result, which only a model can have made up.
+    /// Reads a result. The model made it up, because real results are messages of the user.
     pub(super) fn results(&mut self, rest: &str, end: usize, nth: usize, shown: &mut String) -> usize {
         if self.has_calls() {
             self.commit();
@@ -175,7 +176,7 @@ impl Parser {
         self.show(rest, end, shown)
     }
 
-    /// What Llama writes before code. Only calls are taken for what it is before.
+    /// Reads the tag that Llama writes before code. The tag is dropped only before a call.
     pub(super) fn python(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let inside = head(&rest[end..]).trim_start();
@@ -199,7 +200,7 @@ impl Parser {
         }
     }
 
-    /// The head of a message of GPT-OSS: reasoning, a call, or text. Or a channel of Gemma.
+    /// Reads the head of a message of GPT-OSS (reasoning, a call, or text), or a channel of Gemma.
     pub(super) fn channel(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         const MESSAGE: &str = "<|message|>";
@@ -238,7 +239,7 @@ impl Parser {
         Some(body)
     }
 
-    /// An opening tag of calls: it is one if what follows looks like one, and else merely mentioned.
+    /// Reads an opening tag of calls. If the text behind it does not look like a call, the tag is a mention.
     pub(super) fn opening(&mut self, mark: Mark, kind: TagKind, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let end = mark.end?;
@@ -251,7 +252,7 @@ impl Parser {
         if inside.is_empty() && !is_final {
             return None;
         }
-        // A tag around the tags of calls. What the taught tag holds is a call.
+        // A wrapper around tags of calls. The content of the taught tag is a call.
         let is_around = kind == TagKind::Wrapper || rest[1..mark.named].contains(':');
         if kind != TagKind::Block && inside.starts_with('<') && self.leads_to_a_call() {
             match Mark::read(inside, is_final) {
@@ -282,7 +283,7 @@ impl Parser {
         }
     }
 
-    /// `<tool_call name="f" arguments="{}"/>`
+    /// Adds a call in one tag, `<tool_call name="f" arguments="{}"/>`.
     pub(super) fn closed_in_itself(&mut self, tag: &str, name: &str, is: Is, shown: &mut String) {
         let call = self.tools.validate(name, &call::attribute(tag, "arguments").unwrap_or_default());
         match is {
@@ -295,7 +296,7 @@ impl Parser {
         }
     }
 
-    /// `<function=…`
+    /// Reads what begins with `<function=`.
     pub(super) fn function(&mut self, mark: Mark, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let head = head(rest);
@@ -329,7 +330,8 @@ impl Parser {
         Some(0)
     }
 
-    /// An element at the beginning of a line that has the name of a tool: a call, if it holds elements or nothing.
+    /// Reads an element at the beginning of a line that has the name of a tool. It is a call if it holds elements or
+    /// nothing.
     pub(super) fn element(&mut self, mark: Mark, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let end = mark.end?;
@@ -362,7 +364,7 @@ impl Parser {
         }
     }
 
-    /// A `[`.
+    /// Reads what begins with `[`.
     pub(super) fn bracket(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let may_be = |word: &str| !is_whole && word.len() > rest.len() && word.starts_with(rest);
@@ -412,7 +414,7 @@ impl Parser {
         }
     }
 
-    /// Whether JSON or code may stand here for a call: where a line begins, or behind a colon.
+    /// Returns whether JSON or code may be a call here: at the beginning of a line, or behind a colon.
     pub(super) fn stands_alone(&self) -> bool {
         self.open_backticks == 0 && (self.line_is_blank || !self.is_inside && self.before.trim_end().ends_with(':'))
     }
@@ -430,7 +432,7 @@ impl Parser {
         }
     }
 
-    /// JSON where no text stands before it on its line.
+    /// Reads JSON that no text precedes on its line.
     pub(super) fn json(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         if !self.stands_alone() || !self.leads_to_a_call() {
@@ -446,7 +448,7 @@ impl Parser {
         }
     }
 
-    /// A tag that is written with entities, or with a backslash before its brackets.
+    /// Reads a tag that is written with entities, or with a backslash before its brackets.
     pub(super) fn escaped(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         const MAX_LENGTH: usize = 48;

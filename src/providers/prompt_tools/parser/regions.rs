@@ -1,9 +1,9 @@
-//! Stretches of text in which other rules hold: reasoning, inline code, fences, and text up to a known end.
+//! Regions of text with rules of their own: reasoning, inline code, fences, and text up to a known end.
 
 use super::*;
 
 impl Parser {
-    /// What opens reasoning at the beginning of a line; elsewhere it is a mention, unless its end follows.
+    /// Reads a tag that opens reasoning at the beginning of a line. Elsewhere it is a mention, unless its end follows.
     pub(super) fn reasoning(
         &mut self,
         closes: Closes,
@@ -20,7 +20,8 @@ impl Parser {
         Some(end)
     }
 
-    /// What ends reasoning that was not opened: at the beginning or the end of a line, or where a sentence ends with it.
+    /// Reads the end of reasoning that was not opened: at the beginning or the end of a line, or at the end of a
+    /// sentence.
     pub(super) fn reasoning_end(&mut self, end: usize, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let behind = head(&rest[end..]);
@@ -38,8 +39,8 @@ impl Parser {
         Some(end)
     }
 
-    /// Whether there is an end to what begins here; `None` if that takes more text. What is too long to be held back has
-    /// one.
+    /// Returns whether the region that begins here has an end; `None` if more text is needed. A region that is too long
+    /// to be held back counts as closed.
     pub(super) fn is_closed(&mut self, closes: Closes, from: usize, input: Input<'_>) -> Option<bool> {
         let Input { rest, is_whole } = input;
         if self.unclosed.iter().any(|other| other.is_same(closes)) {
@@ -74,7 +75,7 @@ impl Parser {
         self.state = State::Reasoning(closes);
     }
 
-    /// What came before was reasoning all along.
+    /// Marks all text so far as reasoning.
     pub(super) fn was_reasoning(&mut self) {
         self.calls.clear();
         self.malformed = 0;
@@ -88,7 +89,7 @@ impl Parser {
         self.reasoned = self.shown;
     }
 
-    /// Reasoning in brackets of another kind, or text.
+    /// Reads reasoning in other brackets, or text.
     pub(super) fn thought_in_brackets(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, .. } = input;
         match self.thought_in_brackets_if_any(input, shown) {
@@ -107,7 +108,7 @@ impl Parser {
         }
         let begins = |word: &str| rest.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
         if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| begins(open)) {
-            // A `(` behind it makes it a link.
+            // A `(` behind the bracket makes it a link.
             return match rest.as_bytes().get(open.len()) {
                 Some(b'(') => None,
                 None if !is_whole => Some(None),
@@ -123,7 +124,7 @@ impl Parser {
         waits.then_some(None)
     }
 
-    /// Goes through reasoning, and says how much of it is known to be such.
+    /// Skips reasoning, and returns how many bytes certainly belong to it.
     pub(super) fn reason(&mut self, input: Input<'_>, closes: Closes) -> usize {
         let Input { rest, is_whole } = input;
         let mut at = 0;
@@ -160,7 +161,7 @@ impl Parser {
         }
     }
 
-    /// Shows text up to `end`, or drops it, and says how much that is.
+    /// Shows or drops the text up to `end`, and returns the number of bytes.
     pub(super) fn until(&mut self, input: Input<'_>, end: &'static str, how: Shown, shown: &mut String) -> usize {
         let Input { rest, is_whole } = input;
         let length = match rest.find(end) {
@@ -174,7 +175,7 @@ impl Parser {
         if how == Shown::Yes { self.show(rest, length, shown) } else { length }
     }
 
-    /// A run of backticks or tildes.
+    /// Reads a run of backticks or tildes.
     pub(super) fn marks(&mut self, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let mark = rest.as_bytes()[0];
@@ -204,7 +205,7 @@ impl Parser {
         Some(taken)
     }
 
-    /// A fence at the beginning of a line. It is held back if calls follow at once.
+    /// Reads a fence at the beginning of a line. It is held back if calls follow directly.
     pub(super) fn fence(&mut self, fence: Fence, input: Input<'_>, shown: &mut String) -> Option<usize> {
         let Input { rest, is_whole } = input;
         let line = rest[..rest.floor_char_boundary(fence.length + MAX_HEAD)].find('\n').map(|end| end + 1);
@@ -275,7 +276,7 @@ impl Parser {
         }
     }
 
-    /// A fence that may hold calls. It is read when it is complete.
+    /// Reads a fence that may hold calls, once it is complete.
     pub(super) fn held(
         &mut self,
         fence: Fence,
@@ -354,7 +355,7 @@ enum Closed {
     Unclear,
 }
 
-/// Whether reasoning is closed where a text begins.
+/// Returns whether reasoning is closed at the beginning of a text.
 fn closed(text: &str, closes: Closes, is_whole: bool) -> Closed {
     let unclear = |may_be: bool| if may_be && !is_whole { Closed::Unclear } else { Closed::No };
     match closes {
@@ -383,7 +384,7 @@ fn closed(text: &str, closes: Closes, is_whole: bool) -> Closed {
     }
 }
 
-/// How much of the end of a text may be the beginning of this one.
+/// Returns the length of the end of a text that may be the beginning of `end`.
 fn partial(text: &str, end: &str) -> usize {
     let begins = |begun: &usize| end.is_char_boundary(*begun) && text.ends_with(&end[..*begun]);
     (0..end.len()).rev().find(begins).unwrap_or(0)
