@@ -59,10 +59,14 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
     context.push_reply(reply);
-    let actions = context.last_tool_calls().iter().map(|call| match cut {
-        true => refuse("not carried out, because the reply was cut at the limit of output tokens; try again with less"),
-        false if ends_badly && !ends(call) => refuse("not carried out, because the same reply called finish"),
-        false => action(call, tools, roster).unwrap_or_else(refuse),
+    let actions = context.last_tool_calls().iter().map(|call| {
+        if cut {
+            refuse("not carried out, because the reply was cut at the limit of output tokens; try again with less")
+        } else if ends_badly && !ends(call) {
+            refuse("not carried out, because the same reply called finish")
+        } else {
+            action(call, tools, roster).unwrap_or_else(refuse)
+        }
     });
     Step::Act(actions.collect())
 }
