@@ -27,6 +27,12 @@ impl Secrets {
         }
     }
 
+    /// Returns whether there are no values.
+    #[cfg(feature = "mcp-client")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the text with a mark in place of each value.
     pub(crate) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.iter().map(|secret| secret.expose_secret()).fold(Cow::Borrowed(text), |text, secret| {

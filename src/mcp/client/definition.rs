@@ -19,6 +19,9 @@ const MAX_SCHEMA: usize = 256 * 1024;
 /// The longest reason of a refusal, in characters. It may contain the server's own words.
 const MAX_REASON: usize = 1_000;
 
+/// The keywords of a schema that hold schemas by name.
+pub(crate) const NAMED_SCHEMAS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+
 /// A tool as its server defines it.
 #[derive(Debug)]
 pub(crate) struct Definition {
@@ -80,7 +83,7 @@ fn show(schema: &mut Value) -> Result<(), String> {
                     }
                     Ok(())
                 }
-                ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                (key, Value::Object(named)) if NAMED_SCHEMAS.contains(&key) => {
                     named.iter_mut().try_for_each(|(name, schema)| check_visible(name).and_then(|()| show(schema)))
                 }
                 ("enum" | "const" | "default" | "examples", data) => check_data(data),

@@ -83,8 +83,6 @@ pub(crate) struct Redaction {
     credentials: Secrets,
     /// The credentials and all other values of the configuration, which are removed from errors and logs.
     given: Secrets,
-    /// `true` if there is any value to remove.
-    pub(crate) hides: bool,
 }
 
 impl Redaction {
@@ -130,6 +128,11 @@ impl Redaction {
     /// A text about an error, or for a log, without any value of the configuration.
     pub(crate) fn of_failure<'t>(&self, text: &'t str) -> Cow<'t, str> {
         redact(&self.given, text)
+    }
+
+    /// Returns whether there is nothing to hide.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.is_empty()
     }
 
     fn add_named(&mut self, name: &str, value: &str) {
@@ -212,7 +215,6 @@ impl Redaction {
         if value.len() < MIN_LENGTH {
             return;
         }
-        self.hides = true;
         for form in forms(value) {
             if is_credential {
                 self.credentials.add(form.as_str().into());

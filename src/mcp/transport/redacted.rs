@@ -1,5 +1,7 @@
 //! A transport whose messages contain no secret, neither for their readers nor for the SDK, which logs them.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::RoleClient;
@@ -8,6 +10,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 
+use crate::mcp::client::definition::NAMED_SCHEMAS;
 use crate::mcp::client::output::decode;
 use crate::mcp::client::redaction::Redaction;
 
@@ -23,21 +26,24 @@ impl<T> Redacted<T> {
         Self { transport, redaction }
     }
 
+    /// A text of a message without secrets.
+    fn text<'t>(&self, is_error: bool, text: &'t str) -> Cow<'t, str> {
+        if is_error { self.redaction.of_failure(text) } else { self.redaction.of_result(text) }
+    }
+
     /// The message without secrets; `None` if the result cannot be parsed.
     fn redact(&self, message: RxJsonRpcMessage<RoleClient>) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_error = matches!(message, JsonRpcMessage::Error(_));
-        let redact = |text: &str| match is_error {
-            true => self.redaction.of_failure(text).into_owned(),
-            false => self.redaction.of_result(text).into_owned(),
-        };
         // Few messages contain a secret, and the others are not parsed twice.
         let may_hold = |json: &String| {
             // Control characters are escaped, and text may be in base64.
-            redact(json) != *json || ["\\u", "\\b", "\\f", "\"blob\""].iter().any(|sign| json.contains(sign))
+            matches!(self.text(is_error, json), Cow::Owned(_))
+                || ["\\u", "\\b", "\\f", "\"blob\""].iter().any(|sign| json.contains(sign))
         };
-        if !self.redaction.hides || !serde_json::to_string(&message).as_ref().is_ok_and(may_hold) {
+        if self.redaction.is_empty() || !serde_json::to_string(&message).as_ref().is_ok_and(may_hold) {
             return Some(message);
         }
+        let redact = |text: &str| self.text(is_error, text).into_owned();
         let mut json = serde_json::to_value(&message).ok()?;
         let said = ["params", "result", "error"];
         for (_, said) in json.as_object_mut()?.iter_mut().filter(|(key, _)| said.contains(&key.as_str())) {
@@ -80,7 +86,7 @@ fn redact_schema(schema: &mut Value, redact: &impl Fn(&str) -> String) {
     match schema {
         Value::Object(members) => members.iter_mut().for_each(|(key, value)| match (key.as_str(), value) {
             ("enum" | "const" | "required" | "$ref", _) => {}
-            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+            (key, Value::Object(named)) if NAMED_SCHEMAS.contains(&key) => {
                 named.values_mut().for_each(|schema| redact_schema(schema, redact));
             }
             ("default" | "examples", data) => redact_all(data, redact),

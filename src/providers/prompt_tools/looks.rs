@@ -174,7 +174,7 @@ pub(super) enum Line {
     /// A made-up result.
     Result,
     Text,
-    Unclear,
+    Incomplete,
 }
 
 /// The form of a named call.
@@ -207,7 +207,7 @@ pub(super) fn line_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Li
         return Line::Result;
     }
     if bold.is_empty() && !is_whole || unclear(&["Action:", "Observation:"], bold) {
-        return Line::Unclear;
+        return Line::Incomplete;
     }
     if bold.len() < text.len() {
         return Line::Text;
@@ -219,7 +219,7 @@ pub(super) fn line_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Li
         &["functools[", "analysis", "assistantfinal", "assistantcommentary to=", "commentary to=", ">>>", "functions."],
         text,
     ) {
-        return Line::Unclear;
+        return Line::Incomplete;
     }
     if let Some(behind) = text.strip_prefix("assistantfinal") {
         return Line::Passed(text.len() - behind.len());
@@ -236,14 +236,14 @@ pub(super) fn line_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Li
     }
     const SEPARATOR: &str = "<｜tool▁sep｜>";
     match text.strip_prefix("function").filter(|_| !tools.contains("function")) {
-        Some(behind) if !is_whole && SEPARATOR.starts_with(behind) => Line::Unclear,
+        Some(behind) if !is_whole && SEPARATOR.starts_with(behind) => Line::Incomplete,
         Some(behind) if behind.starts_with(SEPARATOR) => line.named(text.len() - behind.len() + SEPARATOR.len(), true),
         Some(behind)
             if behind.starts_with([' ', '\n'])
                 || tools.begins(behind.split(Reader::is_end).next().unwrap_or_default()) =>
         {
             match line.named(text.len() - behind.trim_start().len(), true) {
-                named @ (Line::Unclear | Line::Named { how: Named::MarkedFenced, .. }) => named,
+                named @ (Line::Incomplete | Line::Named { how: Named::MarkedFenced, .. }) => named,
                 _ => Line::Text,
             }
         }
@@ -264,7 +264,7 @@ impl Reader<'_> {
 
     /// Returns the result if the text ends here.
     fn open(&self) -> Line {
-        if self.is_whole { Line::Text } else { Line::Unclear }
+        if self.is_whole { Line::Text } else { Line::Incomplete }
     }
 
     /// Reads a name, and what stands behind it.
@@ -355,7 +355,7 @@ impl Reader<'_> {
             return Line::Passed(at);
         }
         let Some(behind) = behind.strip_prefix('\n') else {
-            return if behind.is_empty() && !self.is_whole { Line::Unclear } else { unreadable() };
+            return if behind.is_empty() && !self.is_whole { Line::Incomplete } else { unreadable() };
         };
         let behind = behind.trim_start().trim_start_matches('*');
         const INPUT: &str = "Action Input:";
@@ -363,7 +363,7 @@ impl Reader<'_> {
             behind.get(..length).zip(INPUT.get(..length)).is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
         };
         if !is_begun(INPUT.len()) {
-            return if is_begun(behind.len()) && !self.is_whole { Line::Unclear } else { unreadable() };
+            return if is_begun(behind.len()) && !self.is_whole { Line::Incomplete } else { unreadable() };
         }
         let input = &behind[INPUT.len()..];
         let input = input.trim_start_matches('*').trim_start();

@@ -25,7 +25,7 @@ pub(super) struct Mark {
 pub(super) enum Begins {
     Mark(Mark),
     Text,
-    Unclear,
+    Incomplete,
 }
 
 /// The kind of a tag.
@@ -202,7 +202,7 @@ impl Mark {
             Some(byte) if !may_be_a_tag(*byte) => return Begins::Text,
             _ => {}
         }
-        let unclear = if is_whole { Begins::Text } else { Begins::Unclear };
+        let unclear = if is_whole { Begins::Text } else { Begins::Incomplete };
         let mut mark =
             Self { is_closing: false, bars: (false, false), word: [0; MAX_WORD], length: 0, named: 1, end: None };
         let Some(mut rest) = text.strip_prefix('<') else { return Begins::Text };

@@ -177,7 +177,7 @@ impl Scan {
         let mark = match Mark::read(rest, is_whole) {
             // An unknown tag is text, as it was before it had arrived completely.
             Begins::Mark(mark) if mark.means_something() || mark.word() == opening => mark,
-            Begins::Unclear if mark::may_begin(rest) => return Tag::Unknown,
+            Begins::Incomplete if mark::may_begin(rest) => return Tag::Unknown,
             _ if self.mode != Mode::Raw && self.is_json && self.is_complete && self.depth == 0 => return Tag::Ends(0),
             _ => {
                 self.step();
@@ -223,8 +223,8 @@ impl Scan {
     }
 
     /// Sets whether the block begins with JSON.
-    pub(super) fn of_json(self, is_json: bool) -> Self {
-        Self { is_json, ..self }
+    pub(super) fn of_json(self) -> Self {
+        Self { is_json: true, ..self }
     }
 
     /// Sets the scan to code.

@@ -22,7 +22,7 @@ impl Parser {
     pub(super) fn line(&mut self, input: Input<'_>) -> Step {
         let Input { rest, is_whole } = input;
         let (form, body) = match line_looks(rest, &self.tools, is_whole) {
-            Line::Unclear => return Step::Wait,
+            Line::Incomplete => return Step::Wait,
             Line::Text => return Step::Text,
             Line::Result if self.has_calls() => {
                 self.commit();
@@ -65,7 +65,7 @@ impl Parser {
         }
         let mark = match Mark::read(rest, is_whole) {
             Begins::Mark(mark) => mark,
-            Begins::Unclear if mark::may_begin(rest) || self.line_is_blank && self.tools.begins(&rest[1..]) => {
+            Begins::Incomplete if mark::may_begin(rest) || self.line_is_blank && self.tools.begins(&rest[1..]) => {
                 return None;
             }
             _ => {
@@ -181,11 +181,10 @@ impl Parser {
         let Input { rest, is_whole } = input;
         let inside = head(&rest[end..]).trim_start();
         let looks = match inside.bytes().next() {
-            Some(b'{' | b'[') => Lookahead::Call,
-            Some(b'<') => Lookahead::Call,
+            Some(b'{' | b'[' | b'<') => Lookahead::Call,
             None => Lookahead::Incomplete,
             Some(_) => match line_looks(inside, &self.tools, is_whole) {
-                Line::Unclear => Lookahead::Incomplete,
+                Line::Incomplete => Lookahead::Incomplete,
                 Line::Text | Line::Unreadable => Lookahead::Text,
                 _ => Lookahead::Call,
             },
@@ -256,7 +255,7 @@ impl Parser {
         let is_around = kind == TagKind::Wrapper || rest[1..mark.named].contains(':');
         if kind != TagKind::Block && inside.starts_with('<') && self.leads_to_a_call() {
             match Mark::read(inside, is_final) {
-                Begins::Unclear if mark::may_begin(inside) => return None,
+                Begins::Incomplete if mark::may_begin(inside) => return None,
                 Begins::Mark(inner) if is_opening(&inner) && (is_around || inner.kind() == Some(TagKind::Call)) => {
                     return Some(end);
                 }
@@ -272,10 +271,11 @@ impl Parser {
             Lookahead::Call => {
                 let is_plain = kind == TagKind::Call && rest.starts_with(CALL);
                 let form = if is_plain { Form::Tagged } else { Form::Block(mark) };
-                let is_json = inside.starts_with(['{', '[']);
-                let scan = Scan::from(end).of_json(is_json);
-                let scan = if is_json { scan } else { scan.of_code() };
-                let scan = if is_plain { Scan::from(end) } else { scan };
+                let scan = match inside.starts_with(['{', '[']) {
+                    _ if is_plain => Scan::from(end),
+                    true => Scan::from(end).of_json(),
+                    false => Scan::from(end).of_code(),
+                };
                 self.begin(form, end, scan, self.verdict())
             }
             Lookahead::Incomplete if !is_final => None,

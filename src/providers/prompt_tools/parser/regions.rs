@@ -54,7 +54,7 @@ impl Parser {
             at += place;
             match closed(&within[at..], closes, is_final) {
                 Closed::Yes(_) => return Some(true),
-                Closed::Unclear => {
+                Closed::Incomplete => {
                     self.seen = at;
                     return None;
                 }
@@ -152,7 +152,7 @@ impl Parser {
                     }
                     return at + length;
                 }
-                Closed::Unclear => {
+                Closed::Incomplete => {
                     self.reasoning.push_str(&rest[..at]);
                     return at;
                 }
@@ -268,7 +268,7 @@ impl Parser {
             },
             Some(b'<') => match Mark::read(inside, is_whole) {
                 Begins::Mark(mark) if is_opening(&mark) => Lookahead::Call,
-                Begins::Unclear if mark::may_begin(inside) => Lookahead::Incomplete,
+                Begins::Incomplete if mark::may_begin(inside) => Lookahead::Incomplete,
                 _ => Lookahead::Text,
             },
             None => Lookahead::Incomplete,
@@ -352,12 +352,12 @@ impl Parser {
 enum Closed {
     Yes(usize),
     No,
-    Unclear,
+    Incomplete,
 }
 
 /// Returns whether reasoning is closed at the beginning of a text.
 fn closed(text: &str, closes: Closes, is_whole: bool) -> Closed {
-    let unclear = |may_be: bool| if may_be && !is_whole { Closed::Unclear } else { Closed::No };
+    let unclear = |may_be: bool| if may_be && !is_whole { Closed::Incomplete } else { Closed::No };
     match closes {
         Closes::Text(close) => match text.get(..close.len()) {
             Some(begin) if begin.eq_ignore_ascii_case(close) => Closed::Yes(close.len()),
@@ -378,7 +378,7 @@ fn closed(text: &str, closes: Closes, is_whole: bool) -> Closed {
                 (Closes::Message, Some(_), "start" | "channel") => Closed::Yes(0),
                 _ => Closed::No,
             },
-            Begins::Unclear => unclear(mark::may_begin(text)),
+            Begins::Incomplete => unclear(mark::may_begin(text)),
             Begins::Text => Closed::No,
         },
     }
