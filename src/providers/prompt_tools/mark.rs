@@ -202,7 +202,6 @@ impl Mark {
             Some(byte) if !may_be_a_tag(*byte) => return Begins::Text,
             _ => {}
         }
-        let unclear = if is_whole { Begins::Text } else { Begins::Incomplete };
         let mut mark =
             Self { is_closing: false, bars: (false, false), word: [0; MAX_WORD], length: 0, named: 1, end: None };
         let Some(mut rest) = text.strip_prefix('<') else { return Begins::Text };
@@ -213,75 +212,56 @@ impl Mark {
                 (mark.bars.0, rest) = (true, behind);
             }
         }
+        rest = match mark.read_word(text, rest, is_whole) {
+            Ok(behind) => behind,
+            Err(begins) => return begins,
+        };
+        mark.named = text.len() - rest.len();
+        if let Some(behind) = rest.strip_prefix(['|', '｜']) {
+            (mark.bars.1, rest) = (true, behind);
+        }
+        match ending(rest, is_whole) {
+            Ok(length) => {
+                mark.end = length.map(|length| text.len() - rest.len() + length);
+                Begins::Mark(mark)
+            }
+            Err(begins) => begins,
+        }
+    }
+
+    /// Reads the word at the beginning of `rest`, which is the rest of `text`. Returns the text behind the word.
+    ///
+    /// # Errors
+    ///
+    /// What the text begins with instead: no tag, or not yet a whole word.
+    fn read_word<'a>(&mut self, text: &str, mut rest: &'a str, is_whole: bool) -> Result<&'a str, Begins> {
+        let unclear = if is_whole { Begins::Text } else { Begins::Incomplete };
         loop {
             let mut chars = rest.chars();
             if text.len() - rest.len() > MAX_SPELLING {
-                return Begins::Text;
+                return Err(Begins::Text);
             }
             match chars.next() {
-                None => return unclear,
-                Some(c) if c.is_ascii_alphanumeric() || c == '_' => mark.push(c as u8),
-                Some('-' | '.' | '▁') => mark.push(b'_'),
-                Some('\\') if chars.as_str().is_empty() => return unclear,
+                None => return Err(unclear),
+                Some(c) if c.is_ascii_alphanumeric() || c == '_' => self.push(c as u8),
+                Some('-' | '.' | '▁') => self.push(b'_'),
+                Some('\\') if chars.as_str().is_empty() => return Err(unclear),
                 Some('\\') if chars.as_str().starts_with('_') => {}
-                Some(':') if mark.is_namespace() => mark.length = 0,
-                Some('｜') if mark.is_namespace() && chars.as_str().starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                    mark.length = 0;
+                Some(':') if self.is_namespace() => self.length = 0,
+                Some('｜') if self.is_namespace() && chars.as_str().starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                    self.length = 0;
                 }
-                Some('|' | '｜') if chars.as_str().is_empty() => return unclear,
+                Some('|' | '｜') if chars.as_str().is_empty() => return Err(unclear),
                 Some(_) => break,
             }
             rest = chars.as_str();
         }
-        mark.named = text.len() - rest.len();
         const LONGCAT: &[u8] = b"longcat_";
-        if mark.word.starts_with(LONGCAT) && mark.length <= MAX_WORD {
-            mark.word.copy_within(LONGCAT.len().., 0);
-            mark.length -= LONGCAT.len();
+        if self.word.starts_with(LONGCAT) && self.length <= MAX_WORD {
+            self.word.copy_within(LONGCAT.len().., 0);
+            self.length -= LONGCAT.len();
         }
-        if mark.length == 0 || mark.length > MAX_WORD {
-            return Begins::Text;
-        }
-        if let Some(behind) = rest.strip_prefix(['|', '｜']) {
-            (mark.bars.1, rest) = (true, behind);
-        }
-        match mark.ending(text, text.len() - rest.len(), is_whole) {
-            Some(_) => Begins::Mark(mark),
-            None if rest.len() < MAX_HEAD && mark.length > 0 && !is_whole => unclear,
-            None => Begins::Text,
-        }
-    }
-
-    /// Finds the end behind the word and its bar. `None` if there is no end, or none yet; if there is none, `length` is
-    /// set to 0.
-    fn ending(&mut self, text: &str, from: usize, is_whole: bool) -> Option<()> {
-        let rest = &text[from..];
-        let byte = rest.bytes().next();
-        match byte {
-            Some(b'>') => self.end = Some(from + 1),
-            Some(b'=') => {}
-            Some(b'/') if rest.len() == 1 && !is_whole => return None,
-            Some(b'/') if rest.starts_with("/>") => self.end = Some(from + 2),
-            Some(b'\\') if rest.len() == 1 && !is_whole => return None,
-            Some(b'\\') if rest.starts_with("\\>") => self.end = Some(from + 2),
-            Some(byte) if byte.is_ascii_whitespace() => {
-                let head = &rest[..rest.floor_char_boundary(MAX_HEAD)];
-                match head.bytes().position(|byte| matches!(byte, b'<' | b'>')) {
-                    Some(place) if head.as_bytes()[place] == b'>' => self.end = Some(from + place + 1),
-                    Some(_) => {
-                        self.length = 0;
-                        return None;
-                    }
-                    None => return None,
-                }
-            }
-            None => return None,
-            Some(_) => {
-                self.length = 0;
-                return None;
-            }
-        }
-        Some(())
+        if self.length == 0 || self.length > MAX_WORD { Err(Begins::Text) } else { Ok(rest) }
     }
 
     fn is_namespace(&self) -> bool {
@@ -352,6 +332,31 @@ impl Mark {
             TagKind::Result if self.is_end() => None,
             kind => Some(kind),
         }
+    }
+}
+
+/// Returns the length of the end behind a word and its bar; `None` if `=` follows, which belongs to a name.
+///
+/// # Errors
+///
+/// What the text begins with instead: no tag, or one whose end has not arrived.
+fn ending(rest: &str, is_whole: bool) -> Result<Option<usize>, Begins> {
+    let unclear = if is_whole || rest.len() >= MAX_HEAD { Begins::Text } else { Begins::Incomplete };
+    match rest.bytes().next() {
+        None => Err(unclear),
+        Some(b'>') => Ok(Some(1)),
+        Some(b'=') => Ok(None),
+        Some(b'/' | b'\\') if rest.len() == 1 => Err(unclear),
+        Some(b'/' | b'\\') if rest[1..].starts_with('>') => Ok(Some(2)),
+        Some(byte) if byte.is_ascii_whitespace() => {
+            let head = &rest[..rest.floor_char_boundary(MAX_HEAD)];
+            match head.find(['<', '>']) {
+                Some(place) if head[place..].starts_with('>') => Ok(Some(place + 1)),
+                Some(_) => Err(Begins::Text),
+                None => Err(unclear),
+            }
+        }
+        Some(_) => Err(Begins::Text),
     }
 }
 

@@ -192,7 +192,8 @@ const SHOWING: [&str; 12] = [
     "answer",
     "tell",
 ];
-/// Words with which a model speaks of itself.
+/// Words with which a model speaks of itself, anywhere in a sentence. Many of them are in [`INTENT`] too. There they
+/// must begin the clause, with a space behind them, and stand beside beginnings that do not name the model.
 const FIRST: [&str; 9] =
     ["i will", "i'll", "i'm going to", "i am going to", "let me", "let's", "i need to", "i am calling", "i call "];
 const VERBS: [&str; 28] = [

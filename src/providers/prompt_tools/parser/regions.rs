@@ -285,37 +285,19 @@ impl Parser {
         input: Input<'_>,
         shown: &mut String,
     ) -> Option<usize> {
-        let Input { rest, is_whole } = input;
-        let mut line = self.seen;
-        let (end, next, known) = loop {
-            let Some(length) = rest[line..].find('\n') else {
-                if is_whole {
-                    let end = if fence.closes(&rest[line..]) { line } else { rest.len() };
-                    break (end, rest.len(), rest.len());
-                }
-                self.seen = line;
-                if rest.len() <= self.longest {
-                    return None;
-                }
-                self.state = State::Code(fence);
-                return Some(self.show(rest, line, shown));
-            };
-            if fence.closes(&rest[line..line + length]) {
-                break (line, line + length, line + length + 1);
+        let rest = input.rest;
+        let Some((end, next, known)) = self.end_of_fence(fence, input) else {
+            if rest.len() <= self.longest {
+                return None;
             }
-            line += length + 1;
+            self.state = State::Code(fence);
+            return Some(self.show(rest, self.seen, shown));
         };
         self.state = State::Text;
         if known > self.longest {
             return Some(self.show(rest, next, shown));
         }
-        let inside = &rest[body..end];
-        let code = if holds == Holds::Code { call::code(inside, &self.tools) } else { None };
-        let calls = code.or_else(|| {
-            let read = self.inside().read(inside);
-            Some(read.calls).filter(|calls| !calls.is_empty() && read.text.trim().is_empty())
-        });
-        Some(match calls {
+        Some(match self.calls_in_fence(&rest[body..end], holds) {
             Some(calls) if holds == Holds::Anything => self.hold_as_calls(&rest[..next], calls, true, shown),
             Some(calls) => {
                 self.commit();
@@ -327,6 +309,34 @@ impl Parser {
                 self.has_marker |= holds != Holds::Anything;
                 self.show(rest, next, shown)
             }
+        })
+    }
+
+    /// Returns the end of what a fence holds, the position where the text goes on, and the length of the text that
+    /// shows both. `None`: the fence has no end yet, and `seen` is the beginning of the line that may close it.
+    fn end_of_fence(&mut self, fence: Fence, input: Input<'_>) -> Option<(usize, usize, usize)> {
+        let Input { rest, is_whole } = input;
+        let mut line = self.seen;
+        while let Some(length) = rest[line..].find('\n') {
+            if fence.closes(&rest[line..line + length]) {
+                return Some((line, line + length, line + length + 1));
+            }
+            line += length + 1;
+        }
+        if is_whole {
+            let end = if fence.closes(&rest[line..]) { line } else { rest.len() };
+            return Some((end, rest.len(), rest.len()));
+        }
+        self.seen = line;
+        None
+    }
+
+    /// Reads the calls that fill a fence.
+    fn calls_in_fence(&self, inside: &str, holds: Holds) -> Option<Vec<ToolCall>> {
+        let code = if holds == Holds::Code { call::code(inside, &self.tools) } else { None };
+        code.or_else(|| {
+            let read = self.inside().read(inside);
+            Some(read.calls).filter(|calls| !calls.is_empty() && read.text.trim().is_empty())
         })
     }
 
