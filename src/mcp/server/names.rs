@@ -39,10 +39,10 @@ fn is_kept(byte: u8) -> bool {
 fn made_of(name: &str, attempt: u32) -> String {
     let mut kept = String::new();
     for letter in name.chars() {
-        match u8::try_from(letter).is_ok_and(is_kept) {
-            true => kept.push(letter),
-            false if kept.ends_with('_') => {}
-            false => kept.push('_'),
+        if u8::try_from(letter).is_ok_and(is_kept) {
+            kept.push(letter);
+        } else if !kept.ends_with('_') {
+            kept.push('_');
         }
     }
     let kept = kept.trim_matches('_');

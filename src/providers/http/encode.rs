@@ -199,10 +199,10 @@ fn is_picture(media_type: &str) -> bool {
 /// A media type without its parameters, in lower case, by its registered name.
 pub(crate) fn essence(media_type: &str) -> Cow<'_, str> {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    match essence.chars().any(char::is_uppercase) {
-        true => essence.to_ascii_lowercase().into(),
-        false if essence == "image/jpg" => "image/jpeg".into(),
-        false => essence.into(),
+    match essence {
+        "image/jpg" => "image/jpeg".into(),
+        _ if essence.chars().any(char::is_uppercase) => essence.to_ascii_lowercase().into(),
+        _ => essence.into(),
     }
 }
 

@@ -33,10 +33,14 @@ pub(super) fn call_looks(inside: &str, tools: &OfferedTools, is_whole: bool) -> 
         Some(_) => {
             let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '{' | '(');
             let word = inside.split(is_end).next().unwrap_or_default();
-            match tools.contains(word) && !word.is_empty() {
-                true if word.len() < inside.len() || is_whole => Lookahead::Call,
-                _ if word.len() == inside.len() && word.len() <= 64 && !is_whole => Lookahead::Incomplete,
-                _ => Lookahead::Text,
+            // More letters may follow.
+            let may_go_on = word.len() == inside.len() && !is_whole;
+            if may_go_on && word.len() <= 64 {
+                Lookahead::Incomplete
+            } else if !may_go_on && !word.is_empty() && tools.contains(word) {
+                Lookahead::Call
+            } else {
+                Lookahead::Text
             }
         }
     }
@@ -72,10 +76,12 @@ pub(super) fn function_looks(inside: &str, is_whole: bool) -> Lookahead {
     };
     let inside = inside.trim_start();
     let tags = ["{", "<parameter", "<PARAMETER", "</function>", "```", "\"", "</tool_call>"];
-    match tags.into_iter().any(|tag| inside.starts_with(tag)) {
-        true => Lookahead::Call,
-        false if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) => Lookahead::Incomplete,
-        false => Lookahead::Text,
+    if tags.into_iter().any(|tag| inside.starts_with(tag)) {
+        Lookahead::Call
+    } else if !is_whole && tags.into_iter().any(|tag| tag.starts_with(inside)) {
+        Lookahead::Incomplete
+    } else {
+        Lookahead::Text
     }
 }
 

@@ -666,10 +666,9 @@ impl Parser {
                 _ => at += 1,
             }
         }
-        match rest.len() < MAX_HEAD {
-            true if !is_whole => None,
-            is_short => Some(!is_short),
-        }
+        // Code that does not end within the limit counts as closed.
+        let is_short = rest.len() < MAX_HEAD;
+        if is_short && !is_whole { None } else { Some(!is_short) }
     }
 
     fn has_calls(&self) -> bool {

@@ -142,14 +142,14 @@ impl Parser {
     pub(super) fn other(&mut self, mark: Mark, rest: &str, shown: &mut String) -> usize {
         let (Some(end), Some(nth)) = (mark.end, mark.element()) else { return self.show(rest, 1, shown) };
         let is_open = self.line_is_blank && self.open_backticks == 0 && !rest[..end].ends_with("/>");
-        match mark.is_end() {
-            true => self.close(nth),
-            false if is_open && call::attribute(&rest[..end], "type").as_deref() == Some("reasoning") => {
+        if mark.is_end() {
+            self.close(nth);
+        } else if is_open {
+            if call::attribute(&rest[..end], "type").as_deref() == Some("reasoning") {
                 self.think(Closes::Tag(mark));
                 return end;
             }
-            false if is_open => self.elements[nth] = self.elements[nth].saturating_add(1),
-            false => {}
+            self.elements[nth] = self.elements[nth].saturating_add(1);
         }
         self.show(rest, end, shown)
     }
@@ -346,10 +346,10 @@ impl Parser {
             Some(b'<') => {
                 let key = inside[1..].split(['>', '<', ' ', '\n']).next().unwrap_or_default();
                 let is_key = self.tools.parameters(name).is_some_and(|schema| !schema["properties"][key].is_null());
-                match key.len() + 1 < inside.len() {
-                    true if is_key && inside[1 + key.len()..].starts_with('>') => Lookahead::Call,
-                    true => Lookahead::Text,
-                    false => Lookahead::Incomplete,
+                match &inside[1 + key.len()..] {
+                    "" => Lookahead::Incomplete,
+                    behind if is_key && behind.starts_with('>') => Lookahead::Call,
+                    _ => Lookahead::Text,
                 }
             }
             Some(_) => Lookahead::Text,
