@@ -21,29 +21,29 @@ struct Seen<'a> {
 
 /// Checks a stream of events that lost none.
 pub(crate) fn stream(world: &World, events: &[Event], what: &str) {
-    let mut audit = Audit { world, what, calls: HashMap::new(), flaws: Vec::new() };
+    let mut checker = EventChecker { world, what, calls: HashMap::new(), failures: Vec::new() };
     let mut numbers = HashSet::new();
     for event in events {
         if !numbers.insert(event.sequence) {
-            audit.flaw(format!("two events have the number {}", event.sequence));
+            checker.fail(format!("two events have the number {}", event.sequence));
         }
-        audit.event(event);
+        checker.event(event);
     }
-    audit.end();
-    let flaws = std::mem::take(&mut audit.flaws);
-    report(world, what, flaws, || events.iter().map(line).collect());
+    checker.end();
+    let failures = std::mem::take(&mut checker.failures);
+    report(world, what, failures, || events.iter().map(line).collect());
 }
 
-struct Audit<'a> {
+struct EventChecker<'a> {
     world: &'a World,
     what: &'a str,
     calls: HashMap<CallId, Seen<'a>>,
-    flaws: Vec<String>,
+    failures: Vec<String>,
 }
 
-impl<'a> Audit<'a> {
-    fn flaw(&mut self, what: impl Into<String>) {
-        self.flaws.push(what.into());
+impl<'a> EventChecker<'a> {
+    fn fail(&mut self, what: impl Into<String>) {
+        self.failures.push(what.into());
     }
 
     fn event(&mut self, event: &'a Event) {
@@ -52,7 +52,7 @@ impl<'a> Audit<'a> {
             EventKind::Undelivered { .. } | EventKind::LateReturn { .. } => return,
             EventKind::Forward { forward } => {
                 if (event.call_id, event.parent) != (forward.call_id, forward.parent) {
-                    self.flaw(format!("an event has other ids than its Forward: {}", line(event)));
+                    self.fail(format!("an event has other ids than its Forward: {}", line(event)));
                 }
                 self.forward(forward, event.sequence);
                 return;
@@ -60,29 +60,29 @@ impl<'a> Audit<'a> {
             _ => {}
         }
         let Some(seen) = self.calls.get_mut(&event.call_id) else {
-            return self.flaw(format!("an event of a call before its Forward: {}", line(event)));
+            return self.fail(format!("an event of a call before its Forward: {}", line(event)));
         };
         if seen.is_over && (self.world.parts.checks("late_events") || matches!(event.kind, EventKind::Return { .. })) {
-            self.flaws.push(format!("an event of a call after its Return: {}", line(event)));
+            self.failures.push(format!("an event of a call after its Return: {}", line(event)));
         }
         let is_return = matches!(event.kind, EventKind::Return { .. });
         let last = if is_return && self.world.parts.checks("late_events") { seen.last } else { seen.first };
         if event.sequence < last {
-            self.flaws.push(format!("an event has a lower number than what came before it: {}", line(event)));
+            self.failures.push(format!("an event has a lower number than what came before it: {}", line(event)));
         }
         seen.last = seen.last.max(event.sequence);
         match &event.kind {
             EventKind::ModelRequest { turn, .. } => {
                 seen.requests += 1;
                 if seen.is_asking || *turn != seen.requests {
-                    self.flaws.push(format!("request {turn}, where {} was to come: {}", seen.requests, line(event)));
+                    self.failures.push(format!("request {turn}, where {} was to come: {}", seen.requests, line(event)));
                 }
                 seen.is_asking = true;
             }
             EventKind::ModelReply { .. } | EventKind::ModelError { .. } | EventKind::ModelAborted { .. } => {
                 let was_asking = std::mem::take(&mut seen.is_asking);
                 if !was_asking {
-                    self.flaws.push(format!("the end of a request that was not made: {}", line(event)));
+                    self.failures.push(format!("the end of a request that was not made: {}", line(event)));
                 }
             }
             EventKind::Return { answer } => {
@@ -92,7 +92,7 @@ impl<'a> Audit<'a> {
                 self.answer(forward, answer);
                 let drives_all = self.world.program.roots.iter().all(|root| root.place != Place::Undriven);
                 if is_asking && drives_all && self.world.parts.checks("requests") {
-                    self.flaw(format!("the call of `{}` has returned, and its request has not ended", forward.content));
+                    self.fail(format!("the call of `{}` has returned, and its request has not ended", forward.content));
                 }
             }
             _ => {}
@@ -102,27 +102,27 @@ impl<'a> Audit<'a> {
     fn forward(&mut self, forward: &'a Forward, number: u64) {
         if let Some(parent) = forward.parent {
             match self.calls.get(&parent) {
-                None => self.flaw(format!("`{}` was called before its parent", forward.content)),
+                None => self.fail(format!("`{}` was called before its parent", forward.content)),
                 Some(parent) if parent.is_over && self.world.parts.checks("late_forwards") => {
                     let parent = parent.forward.content.clone();
-                    self.flaw(format!("`{}` was called after its parent `{parent}` had returned", forward.content));
+                    self.fail(format!("`{}` was called after its parent `{parent}` had returned", forward.content));
                 }
                 Some(parent) if parent.first > number => {
-                    self.flaw(format!("`{}` has a lower number than its parent", forward.content));
+                    self.fail(format!("`{}` has a lower number than its parent", forward.content));
                 }
                 Some(_) => {}
             }
         }
         let seen = Seen { forward, first: number, last: number, requests: 0, is_asking: false, is_over: false };
         if self.calls.insert(forward.call_id, seen).is_some() {
-            self.flaw(format!("two calls have the id {}", forward.call_id));
+            self.fail(format!("two calls have the id {}", forward.call_id));
         }
     }
 
     fn answer(&mut self, forward: &Forward, answer: &Return) {
         let expected = (forward.call_id, forward.parent, &forward.receiver, &forward.sender);
         if expected != (answer.call_id, answer.parent, &answer.sender, &answer.receiver) {
-            self.flaw(format!("a Return does not fit its Forward: {answer:?} and {forward:?}"));
+            self.fail(format!("a Return does not fit its Forward: {answer:?} and {forward:?}"));
         }
     }
 
@@ -131,32 +131,32 @@ impl<'a> Audit<'a> {
         let mut open: Vec<_> = open.collect();
         open.sort();
         if !open.is_empty() && self.world.parts.checks("returns") {
-            self.flaws.push(format!("Forwards without a Return: {open:?} ({})", self.what));
+            self.failures.push(format!("Forwards without a Return: {open:?} ({})", self.what));
         }
     }
 }
 
 /// Checks a log of a call that is over.
 pub(crate) fn log(world: &World, log: &Log, what: &str) {
-    let mut audit = Audit { world, what, calls: HashMap::new(), flaws: Vec::new() };
+    let mut checker = EventChecker { world, what, calls: HashMap::new(), failures: Vec::new() };
     for (nth, message) in log.messages().enumerate() {
         match message {
-            Message::Forward(forward) => audit.forward(forward, nth as u64),
-            Message::Return(answer) => match audit.calls.get_mut(&answer.call_id) {
-                None => audit.flaw(format!("a Return before its Forward: {message}")),
+            Message::Forward(forward) => checker.forward(forward, nth as u64),
+            Message::Return(answer) => match checker.calls.get_mut(&answer.call_id) {
+                None => checker.fail(format!("a Return before its Forward: {message}")),
                 Some(seen) => {
                     let (forward, was_over) = (seen.forward, std::mem::replace(&mut seen.is_over, true));
-                    audit.answer(forward, answer);
+                    checker.answer(forward, answer);
                     if was_over {
-                        audit.flaw(format!("a second Return: {message}"));
+                        checker.fail(format!("a second Return: {message}"));
                     }
                 }
             },
         }
     }
-    audit.end();
-    let flaws = std::mem::take(&mut audit.flaws);
-    report(world, what, flaws, || log.messages().map(|message| message.to_string()).collect());
+    checker.end();
+    let failures = std::mem::take(&mut checker.failures);
+    report(world, what, failures, || log.messages().map(|message| message.to_string()).collect());
 }
 
 /// The logs of all calls hold what the stream of all events shows of them.
@@ -181,14 +181,14 @@ pub(crate) fn logs_are_in(world: &World, events: &[Event]) {
             let lines: Vec<_> = events.iter().filter(differ).map(line).collect();
             let (shown, logged) = (shown.len(), logged.len());
             let what = format!("root {root}: the stream shows {shown} calls, and the log holds {logged}");
-            world.flaw(format!("{what}; of the others the stream shows\n    {}", lines.join("\n    ")));
+            world.fail(format!("{what}; of the others the stream shows\n    {}", lines.join("\n    ")));
         }
     }
 }
 
-fn report(world: &World, what: &str, flaws: Vec<String>, all: impl Fn() -> Vec<String>) {
-    if !flaws.is_empty() {
-        world.flaw(format!("{what}: {}\n    {}", flaws.join("; "), all().join("\n    ")));
+fn report(world: &World, what: &str, failures: Vec<String>, all: impl Fn() -> Vec<String>) {
+    if !failures.is_empty() {
+        world.fail(format!("{what}: {}\n    {}", failures.join("; "), all().join("\n    ")));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::parts::Parts;
 use crate::program::{
-    Deed, Holding, How, Mode, Moment, Node, Payload, Place, Program, Replacement, Root, Shutdown, Who,
+    Behaviour, Holding, How, Mode, Moment, Node, Payload, Place, Program, Replacement, Root, Shutdown, Who,
 };
 use crate::rng::Rng;
 
@@ -16,13 +16,13 @@ type Choices<T> = [(usize, T, &'static str)];
 const CALLEES: &Choices<Who> = &[
     (40, Who::Agent(0), ""),
     (20, Who::Agent(1), ""),
-    (8, Who::Person(0), "persons"),
-    (4, Who::Person(1), "persons"),
-    (10, Who::Steady, "actors"),
-    (5, Who::Serial, "actors"),
-    (4, Who::Mortal, "actors"),
+    (8, Who::User(0), "users"),
+    (4, Who::User(1), "users"),
+    (10, Who::SpawningActor, "actors"),
+    (5, Who::SerialActor, "actors"),
+    (4, Who::CrashingActor, "actors"),
     (5, Who::Versioned, "versions"),
-    (2, Who::Nobody, ""),
+    (2, Who::UnknownPeer, ""),
 ];
 
 const TOOLS: &Choices<Who> = &[
@@ -30,77 +30,84 @@ const TOOLS: &Choices<Who> = &[
     (25, Who::Context, "context"),
     (12, Who::Blocking, "blocking"),
     (12, Who::Always, "always"),
-    (3, Who::Guest, "versions"),
-    (1, Who::NoTool, ""),
+    (3, Who::ReplacedTool, "versions"),
+    (1, Who::UnknownTool, ""),
 ];
 
-const AGENT_DEEDS: &Choices<Deed> = &[
-    (50, Deed::Return, ""),
-    (15, Deed::Finish, ""),
-    (8, Deed::Yield(3), ""),
-    (4, Deed::Fail, ""),
-    (4, Deed::Panic(Payload::Text), "panics"),
-    (2, Deed::Panic(Payload::Number), "payloads"),
-    (2, Deed::Panic(Payload::Grenade), "payloads"),
-    (5, Deed::Park(Holding::Nothing), "parks"),
-    (2, Deed::Park(Holding::Grenade), "drops"),
-    (1, Deed::ReturnHolding, "drops"),
+const AGENT_BEHAVIOURS: &Choices<Behaviour> = &[
+    (50, Behaviour::Return, ""),
+    (15, Behaviour::Finish, ""),
+    (8, Behaviour::Yield(3), ""),
+    (4, Behaviour::Fail, ""),
+    (4, Behaviour::Panic(Payload::Text), "panics"),
+    (2, Behaviour::Panic(Payload::Number), "payloads"),
+    (2, Behaviour::Panic(Payload::PanicOnDrop), "payloads"),
+    (5, Behaviour::Park(Holding::Nothing), "parks"),
+    (2, Behaviour::Park(Holding::PanicOnDrop), "drops"),
+    (1, Behaviour::ReturnHolding, "drops"),
 ];
 
-const ACTOR_DEEDS: &Choices<Deed> = &[
-    (20, Deed::Return, ""),
-    (10, Deed::Yield(4), ""),
-    (4, Deed::Fail, ""),
-    (6, Deed::Park(Holding::Nothing), ""),
-    (5, Deed::Watch, ""),
-    (5, Deed::Drop, ""),
-    (6, Deed::CallAfterReply, ""),
+const ACTOR_BEHAVIOURS: &Choices<Behaviour> = &[
+    (20, Behaviour::Return, ""),
+    (10, Behaviour::Yield(4), ""),
+    (4, Behaviour::Fail, ""),
+    (6, Behaviour::Park(Holding::Nothing), ""),
+    (5, Behaviour::AwaitCancellation, ""),
+    (5, Behaviour::Drop, ""),
+    (6, Behaviour::CallAfterReply, ""),
 ];
 
-const MORTAL_DEEDS: &Choices<Deed> =
-    &[(10, Deed::Return, ""), (5, Deed::Drop, ""), (5, Deed::Panic(Payload::Text), ""), (8, Deed::Kill, "")];
-
-const FUNCTION_DEEDS: &Choices<Deed> = &[
-    (20, Deed::Return, ""),
-    (4, Deed::Fail, ""),
-    (6, Deed::Yield(5), ""),
-    (4, Deed::Panic(Payload::Text), "panics"),
-    (2, Deed::Panic(Payload::Number), "payloads"),
-    (2, Deed::Panic(Payload::Grenade), "payloads"),
-    (4, Deed::Park(Holding::Nothing), "parks"),
-    (4, Deed::Park(Holding::Grenade), "drops"),
-    (2, Deed::ReturnHolding, "drops"),
-    (5, Deed::Ready, "ready"),
-    (4, Deed::TimedOut, "ready"),
+const MORTAL_BEHAVIOURS: &Choices<Behaviour> = &[
+    (10, Behaviour::Return, ""),
+    (5, Behaviour::Drop, ""),
+    (5, Behaviour::Panic(Payload::Text), ""),
+    (8, Behaviour::Kill, ""),
 ];
 
-const CONTEXT_DEEDS: &Choices<Deed> =
-    &[(20, Deed::Call(How::InTurn), ""), (5, Deed::Progress, ""), (1, Deed::ShutDown, "shutdown")];
-
-const BLOCKING_DEEDS: &Choices<Deed> = &[
-    (15, Deed::Return, ""),
-    (3, Deed::Fail, ""),
-    (3, Deed::Panic(Payload::Text), "panics"),
-    (1, Deed::Panic(Payload::Number), "payloads"),
-    (1, Deed::Panic(Payload::Grenade), "payloads"),
-    (10, Deed::Blocked, ""),
-    (5, Deed::BlockedOnChannel, "runtimes"),
-    (5, Deed::OwnRuntime, "runtimes"),
+const FUNCTION_BEHAVIOURS: &Choices<Behaviour> = &[
+    (20, Behaviour::Return, ""),
+    (4, Behaviour::Fail, ""),
+    (6, Behaviour::Yield(5), ""),
+    (4, Behaviour::Panic(Payload::Text), "panics"),
+    (2, Behaviour::Panic(Payload::Number), "payloads"),
+    (2, Behaviour::Panic(Payload::PanicOnDrop), "payloads"),
+    (4, Behaviour::Park(Holding::Nothing), "parks"),
+    (4, Behaviour::Park(Holding::PanicOnDrop), "drops"),
+    (2, Behaviour::ReturnHolding, "drops"),
+    (5, Behaviour::Ready, "ready"),
+    (4, Behaviour::TimedOut, "ready"),
 ];
 
-const ALWAYS_DEEDS: &Choices<Deed> =
-    &[(20, Deed::Call(How::InTurn), ""), (3, Deed::Return, ""), (2, Deed::Panic(Payload::Text), "panics")];
+const CONTEXT_BEHAVIOURS: &Choices<Behaviour> =
+    &[(20, Behaviour::Call(How::InTurn), ""), (5, Behaviour::Progress, ""), (1, Behaviour::ShutDown, "shutdown")];
+
+const BLOCKING_BEHAVIOURS: &Choices<Behaviour> = &[
+    (15, Behaviour::Return, ""),
+    (3, Behaviour::Fail, ""),
+    (3, Behaviour::Panic(Payload::Text), "panics"),
+    (1, Behaviour::Panic(Payload::Number), "payloads"),
+    (1, Behaviour::Panic(Payload::PanicOnDrop), "payloads"),
+    (10, Behaviour::Blocked, ""),
+    (5, Behaviour::BlockedOnChannel, "runtimes"),
+    (5, Behaviour::OwnRuntime, "runtimes"),
+];
+
+const ALWAYS_BEHAVIOURS: &Choices<Behaviour> = &[
+    (20, Behaviour::Call(How::InTurn), ""),
+    (3, Behaviour::Return, ""),
+    (2, Behaviour::Panic(Payload::Text), "panics"),
+];
 
 const HOWS: &Choices<How> = &[
     (20, How::InTurn, ""),
     (15, How::AtOnce, ""),
     (8, How::Spawned, ""),
-    (10, How::Left, "left"),
+    (10, How::Detached, "left"),
     (5, How::Unpolled, "kept"),
     (6, How::PolledOnce, "kept"),
     (4, How::KeepsCaller, "kept"),
     (5, How::DroppedAfterOnePoll, "dropped"),
-    (5, How::Hurried, "dropped"),
+    (5, How::WithTimeout, "dropped"),
 ];
 
 const HOWS_OF_ALWAYS: &Choices<How> = &[
@@ -132,7 +139,7 @@ pub(crate) fn program(seed: u64, parts: &Parts) -> Program {
     let spare = draw.reserve(Spot { root: count, depth: 0, fragile: false }, Who::Versioned);
     let replacements = if versions { 1 + draw.rng.below(4) } else { 0 };
     // A function that is released late would hold up every other.
-    let waits = |node: &Node| matches!(node.deed, Deed::Blocked | Deed::BlockedOnChannel);
+    let waits = |node: &Node| matches!(node.behaviour, Behaviour::Blocked | Behaviour::BlockedOnChannel);
     let has_few = parts.draws("threads") && draw.rng.chance(40) && !draw.nodes.iter().any(waits);
     Program {
         seed,
@@ -247,17 +254,23 @@ impl Draw<'_> {
     /// Takes the next place, to be filled when the children are known.
     fn reserve(&mut self, spot: Spot, who: Who) -> usize {
         let Spot { root, fragile, .. } = spot;
-        self.nodes.push(Node { root, who, deed: Deed::Return, turns: Vec::new(), parks: false, fragile });
+        self.nodes.push(Node { root, who, behaviour: Behaviour::Return, turns: Vec::new(), parks: false, fragile });
         self.nodes.len() - 1
     }
 
-    fn fill(&mut self, place: usize, deed: Deed, turns: Vec<Vec<usize>>) -> usize {
-        let parks_itself =
-            matches!(deed, Deed::Park(_) | Deed::Blocked | Deed::BlockedOnChannel | Deed::Watch | Deed::ShutDown);
-        let waits_in_line = self.nodes[place].who == Who::Serial;
+    fn fill(&mut self, place: usize, behaviour: Behaviour, turns: Vec<Vec<usize>>) -> usize {
+        let parks_itself = matches!(
+            behaviour,
+            Behaviour::Park(_)
+                | Behaviour::Blocked
+                | Behaviour::BlockedOnChannel
+                | Behaviour::AwaitCancellation
+                | Behaviour::ShutDown
+        );
+        let waits_in_line = self.nodes[place].who == Who::SerialActor;
         let parks_below = turns.iter().flatten().any(|child| self.nodes[*child].parks);
         let node = &mut self.nodes[place];
-        (node.deed, node.turns, node.parks) = (deed, turns, parks_itself || waits_in_line || parks_below);
+        (node.behaviour, node.turns, node.parks) = (behaviour, turns, parks_itself || waits_in_line || parks_below);
         place
     }
 
@@ -270,9 +283,9 @@ impl Draw<'_> {
             let below = self.chain(spot.below(false).below(false), levels - 1);
             let blocks = self.parts.draws("threads") && self.rng.chance(50);
             let how = if blocks { How::BlockOn } else { How::InTurn };
-            turns.push(vec![self.fill(tool, Deed::Call(how), vec![vec![below]])]);
+            turns.push(vec![self.fill(tool, Behaviour::Call(how), vec![vec![below]])]);
         }
-        self.fill(agent, Deed::Return, turns)
+        self.fill(agent, Behaviour::Return, turns)
     }
 
     fn callee(&mut self, spot: Spot) -> usize {
@@ -282,32 +295,34 @@ impl Draw<'_> {
             Who::Agent(_) => {
                 let turns = if self.is_leaf(spot) { 0 } else { self.rng.weighted(&[(3, 0), (6, 1), (3, 2)]) };
                 let turns = (0..turns).map(|_| self.turn(spot.below(false))).collect();
-                let deed = self.of(AGENT_DEEDS).unwrap_or(Deed::Return);
-                self.fill(place, deed, turns)
+                let behaviour = self.of(AGENT_BEHAVIOURS).unwrap_or(Behaviour::Return);
+                self.fill(place, behaviour, turns)
             }
-            Who::Person(_) => {
-                let deed = self.of(AGENT_DEEDS).unwrap_or(Deed::Return);
-                self.fill(place, deed, Vec::new())
+            Who::User(_) => {
+                let behaviour = self.of(AGENT_BEHAVIOURS).unwrap_or(Behaviour::Return);
+                self.fill(place, behaviour, Vec::new())
             }
-            Who::Steady | Who::Serial | Who::Mortal => self.actor(place, spot, who),
-            _ => self.fill(place, Deed::Return, Vec::new()),
+            Who::SpawningActor | Who::SerialActor | Who::CrashingActor => self.actor(place, spot, who),
+            _ => self.fill(place, Behaviour::Return, Vec::new()),
         }
     }
 
     fn actor(&mut self, place: usize, spot: Spot, who: Who) -> usize {
-        let calls = who != Who::Mortal && !self.is_leaf(spot) && self.rng.chance(50);
-        let deed = match who {
-            _ if calls => self.of(HOWS).map(Deed::Call),
-            Who::Mortal => self.of(MORTAL_DEEDS),
-            _ => self.of(ACTOR_DEEDS),
+        let calls = who != Who::CrashingActor && !self.is_leaf(spot) && self.rng.chance(50);
+        let behaviour = match who {
+            _ if calls => self.of(HOWS).map(Behaviour::Call),
+            Who::CrashingActor => self.of(MORTAL_BEHAVIOURS),
+            _ => self.of(ACTOR_BEHAVIOURS),
         };
-        let deed = deed.unwrap_or(Deed::Return);
-        let turns = match deed {
-            Deed::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
-            Deed::Kill | Deed::CallAfterReply => vec![vec![self.callee(Spot { depth: MAX_DEPTH, ..spot.below(true) })]],
+        let behaviour = behaviour.unwrap_or(Behaviour::Return);
+        let turns = match behaviour {
+            Behaviour::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
+            Behaviour::Kill | Behaviour::CallAfterReply => {
+                vec![vec![self.callee(Spot { depth: MAX_DEPTH, ..spot.below(true) })]]
+            }
             _ => Vec::new(),
         };
-        self.fill(place, deed, turns)
+        self.fill(place, behaviour, turns)
     }
 
     fn is_leaf(&self, spot: Spot) -> bool {
@@ -327,24 +342,24 @@ impl Draw<'_> {
     fn tool(&mut self, spot: Spot) -> usize {
         let Some(who) = self.of(TOOLS) else { return self.callee(spot) };
         let place = self.reserve(spot, who);
-        let deed = match who {
-            Who::Function => self.of(FUNCTION_DEEDS),
-            Who::Context if self.rng.chance(15) => self.of(FUNCTION_DEEDS),
-            Who::Context => self.of(CONTEXT_DEEDS),
-            Who::Blocking => self.of(BLOCKING_DEEDS),
-            Who::Always => self.of(ALWAYS_DEEDS),
+        let behaviour = match who {
+            Who::Function => self.of(FUNCTION_BEHAVIOURS),
+            Who::Context if self.rng.chance(15) => self.of(FUNCTION_BEHAVIOURS),
+            Who::Context => self.of(CONTEXT_BEHAVIOURS),
+            Who::Blocking => self.of(BLOCKING_BEHAVIOURS),
+            Who::Always => self.of(ALWAYS_BEHAVIOURS),
             _ => None,
         };
-        let deed = match (deed, who) {
-            (Some(Deed::Call(_)), Who::Always) => Deed::Call(self.of(HOWS_OF_ALWAYS).unwrap_or(How::InTurn)),
-            (Some(Deed::Call(_)), _) => Deed::Call(self.of(HOWS).unwrap_or(How::InTurn)),
-            (deed, _) => deed.unwrap_or(Deed::Return),
+        let behaviour = match (behaviour, who) {
+            (Some(Behaviour::Call(_)), Who::Always) => Behaviour::Call(self.of(HOWS_OF_ALWAYS).unwrap_or(How::InTurn)),
+            (Some(Behaviour::Call(_)), _) => Behaviour::Call(self.of(HOWS).unwrap_or(How::InTurn)),
+            (behaviour, _) => behaviour.unwrap_or(Behaviour::Return),
         };
-        let turns = match deed {
-            Deed::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
+        let turns = match behaviour {
+            Behaviour::Call(how) => vec![self.calls(spot.below(is_fragile(how)))],
             _ => Vec::new(),
         };
-        self.fill(place, deed, turns)
+        self.fill(place, behaviour, turns)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A randomised model of the core: programs of agents, tools, actors, persons, cancellations and shutdowns, drawn from
+//! A randomised model of the core: programs of agents, tools, actors, users, cancellations and shutdowns, drawn from
 //! seeds and run on one thread and on several. After each, the same list must hold: one Return for each Forward, nothing
 //! alive and nothing begun after the end, no hang.
 //!
@@ -117,22 +117,22 @@ fn check(seed: u64, parts: &Parts) -> Option<String> {
         let thread = std::thread::spawn(move || {
             let _ = end.send(run::execute(&running, flavour));
         });
-        let flaws = match ended.recv_timeout(longest) {
-            Ok(flaws) => {
+        let failures = match ended.recv_timeout(longest) {
+            Ok(failures) => {
                 let _ = thread.join();
-                flaws
+                failures
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                let mut flaws = world.flaws();
-                flaws.push(format!("HANG: not over after {longest:?}; {}", world.account()));
+                let mut failures = world.failures();
+                failures.push(format!("HANG: not over after {longest:?}; {}", world.hang_report()));
                 world.abandon();
-                flaws
+                failures
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => vec!["the run itself panicked".to_owned()],
         };
         let again = format!("AGENTOUTO_SEED={seed} cargo test --test model");
-        let list = || flaws.iter().map(|flaw| format!("- {flaw}\n")).collect::<String>();
-        (!flaws.is_empty()).then(|| {
+        let list = || failures.iter().map(|failure| format!("- {failure}\n")).collect::<String>();
+        (!failures.is_empty()).then(|| {
             format!("seed {seed} on {flavour:?}, with {parts:?}\n{}\n{}repeat it with: {again}", list(), world.program)
         })
     })

@@ -35,7 +35,7 @@ pub(crate) struct Program {
 pub(crate) struct Node {
     pub(crate) root: usize,
     pub(crate) who: Who,
-    pub(crate) deed: Deed,
+    pub(crate) behaviour: Behaviour,
     /// The calls and tool calls of each turn. Tools and actors have one turn at most.
     pub(crate) turns: Vec<Vec<usize>>,
     /// Whether it, or what is below it, may wait for a cancellation or a release.
@@ -50,28 +50,31 @@ pub(crate) enum Who {
     Agent(u8),
     /// The agent that leaves and joins with new instructions.
     Versioned,
-    Person(u8),
+    User(u8),
     /// An actor whose handler never waits.
-    Steady,
+    SpawningActor,
     /// An actor that awaits its calls in its handler.
-    Serial,
+    SerialActor,
     /// An actor that may panic or kill itself.
-    Mortal,
+    CrashingActor,
     /// A name that no peer has.
-    Nobody,
+    UnknownPeer,
     Function,
     Context,
     Blocking,
     Always,
     /// The tool that leaves and joins.
-    Guest,
+    ReplacedTool,
     /// A name that no tool has.
-    NoTool,
+    UnknownTool,
 }
 
 impl Who {
     pub(crate) fn is_tool(self) -> bool {
-        matches!(self, Self::Function | Self::Context | Self::Blocking | Self::Always | Self::Guest | Self::NoTool)
+        matches!(
+            self,
+            Self::Function | Self::Context | Self::Blocking | Self::Always | Self::ReplacedTool | Self::UnknownTool
+        )
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -79,25 +82,25 @@ impl Who {
             Self::Agent(0) => "a0",
             Self::Agent(_) => "a1",
             Self::Versioned => "versioned",
-            Self::Person(0) => "p0",
-            Self::Person(_) => "p1",
-            Self::Steady => "steady",
-            Self::Serial => "serial",
-            Self::Mortal => "mortal",
-            Self::Nobody => "nobody",
+            Self::User(0) => "p0",
+            Self::User(_) => "p1",
+            Self::SpawningActor => "spawning",
+            Self::SerialActor => "serial",
+            Self::CrashingActor => "crashing",
+            Self::UnknownPeer => "unknown",
             Self::Function => "function",
             Self::Context => "context",
             Self::Blocking => "blocking",
             Self::Always => "always",
-            Self::Guest => "guest",
-            Self::NoTool => "no_tool",
+            Self::ReplacedTool => "replaced_tool",
+            Self::UnknownTool => "unknown_tool",
         }
     }
 }
 
 /// What a node does. An agent does it after its turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum Behaviour {
     Return,
     /// Returns by the tool `finish`.
     Finish,
@@ -126,7 +129,7 @@ pub(crate) enum Deed {
     /// Runs a tokio runtime of its own.
     OwnRuntime,
     /// Waits until the caller cancels.
-    Watch,
+    AwaitCancellation,
     /// Drops the reply port.
     Drop,
     /// Kills itself while a call is under way.
@@ -138,7 +141,7 @@ pub(crate) enum Deed {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Holding {
     Nothing,
-    Grenade,
+    PanicOnDrop,
 }
 
 /// What a panic carries.
@@ -147,7 +150,7 @@ pub(crate) enum Payload {
     Text,
     Number,
     /// A value whose drop panics.
-    Grenade,
+    PanicOnDrop,
 }
 
 /// How a tool or an actor makes its calls.
@@ -160,7 +163,7 @@ pub(crate) enum How {
     /// In tasks that are awaited.
     Spawned,
     /// In tasks that are not.
-    Left,
+    Detached,
     /// Makes the futures, polls none, and keeps them.
     Unpolled,
     /// Polls each once, and keeps it.
@@ -168,7 +171,7 @@ pub(crate) enum How {
     /// Polls each once, and drops it.
     DroppedAfterOnePoll,
     /// Within a timeout.
-    Hurried,
+    WithTimeout,
     /// Makes none, and keeps the `Caller`, or `ToolContext`.
     KeepsCaller,
 }
@@ -286,9 +289,9 @@ impl fmt::Display for Program {
             writeln!(f, "  root {nth}: {mode:?} {place:?}, after {delay} yields")?;
             let mut open = vec![(*node, 0, 4)];
             while let Some((node, turn, depth)) = open.pop() {
-                let Node { who, deed, turns, parks, fragile, .. } = &self.nodes[node];
+                let Node { who, behaviour, turns, parks, fragile, .. } = &self.nodes[node];
                 let marks = [if *parks { " parks" } else { "" }, if *fragile { " fragile" } else { "" }].concat();
-                writeln!(f, "{:depth$}turn {turn}: n{node} {} {deed:?}{marks}", "", who.name())?;
+                writeln!(f, "{:depth$}turn {turn}: n{node} {} {behaviour:?}{marks}", "", who.name())?;
                 for (turn, children) in turns.iter().enumerate().rev() {
                     open.extend(children.iter().rev().map(|child| (*child, turn, depth + 2)));
                 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::check;
 use crate::program::{Mode, Place, Replacement, Root, Shutdown, Who};
-use crate::team::{self, ACTORS, Mail, Member, replace_versioned, use_kept};
+use crate::team::{self, ACTORS, ActorMessage, TestActor, replace_versioned, use_kept};
 use crate::world::{Answering, World, yield_now};
 
 /// Which kind of tokio runtime a program runs on.
@@ -48,26 +48,26 @@ pub(crate) fn execute(world: &Arc<World>, flavour: Flavour) -> Vec<String> {
     tokio.block_on(run(world));
     world.stage("the end of the tokio runtime");
     drop(tokio);
-    world.flaws()
+    world.failures()
 }
 
 async fn run(world: &Arc<World>) {
     let mut actors = Vec::new();
     for who in ACTORS {
-        let member = Member { world: Arc::clone(world), who };
-        actors.push(Member::spawn(None, member, ()).await.expect("an actor"));
+        let member = TestActor { world: Arc::clone(world), who };
+        actors.push(TestActor::spawn(None, member, ()).await.expect("an actor"));
     }
     let refs: Vec<_> = actors.iter().map(|(actor, _)| actor.clone()).collect();
     let runtime = match team::runtime(world, &refs) {
         Ok(runtime) => runtime,
-        Err(error) => return world.flaw(format!("the team could not be built: {error}")),
+        Err(error) => return world.fail(format!("the team could not be built: {error}")),
     };
     world.set_runtime(runtime.clone());
     let streams = Streams::open(world, &runtime);
     let held = Held::default();
     let resume = Resume::default();
 
-    befall(world, &runtime, &held, &resume).await;
+    run_roots(world, &runtime, &held, &resume).await;
     last_shutdown(world, &runtime).await;
 
     world.stage("calls on a tokio runtime that was left alone");
@@ -75,7 +75,7 @@ async fn run(world: &Arc<World>) {
     for (root, calling) in held.take() {
         world.stage(format!("root {root}, which was kept until after the shutdown"));
         let result = calling.await;
-        world.judge(world.program.roots[root].node, &result);
+        world.check_result(world.program.roots[root].node, &result);
     }
     for kept in world.take_kept(None) {
         world.stage("what was kept in a tool or an actor until after the shutdown");
@@ -88,13 +88,13 @@ async fn run(world: &Arc<World>) {
     after_shutdown(world, &runtime).await;
     streams.check(world).await;
     late_stream(world, &runtime).await;
-    dismiss(world, actors).await;
+    stop_actors(world, actors).await;
     check_ends(world);
-    world.let_go();
+    world.drop_runtime();
 }
 
 /// Makes the calls, and does to them what the program says. It ends when all calls have ended that end by themselves.
-async fn befall(world: &Arc<World>, runtime: &Runtime, held: &Held, resume: &Resume) {
+async fn run_roots(world: &Arc<World>, runtime: &Runtime, held: &Held, resume: &Resume) {
     if world.program.shutdown == Shutdown::Before {
         shut_down(world, runtime).await;
     }
@@ -116,7 +116,7 @@ async fn befall(world: &Arc<World>, runtime: &Runtime, held: &Held, resume: &Res
     for task in background {
         world.stage("signals, changes of the team, and the shutdown meanwhile");
         if let Err(error) = task.await {
-            world.flaw(format!("a task of the model itself failed: {error}"));
+            world.fail(format!("a task of the model itself failed: {error}"));
         }
     }
 }
@@ -248,17 +248,17 @@ async fn call_without_log(world: &Arc<World>, root: usize, mut calling: Answerin
             let moment = pin!(world.moment(moment));
             tokio::select! {
                 biased;
-                result = noted(world, root, &mut calling) => return world.judge(node, &result),
+                result = noted(world, root, &mut calling) => return world.check_result(node, &result),
                 () = moment => {}
             }
             world.withdraw(root);
         }
         Mode::CallerUnpolled => held.add(root, calling),
         Mode::CallerPolledOnce => match poll!(&mut calling) {
-            Poll::Ready(result) => world.judge(node, &result),
+            Poll::Ready(result) => world.check_result(node, &result),
             Poll::Pending => held.add(root, calling),
         },
-        _ => world.judge(node, &noted(world, root, calling).await),
+        _ => world.check_result(node, &noted(world, root, calling).await),
     }
 }
 
@@ -308,10 +308,10 @@ async fn call_with_log(world: &Arc<World>, root: usize, mut call: agentouto::Cal
         check::stream(world, &events, &format!("what root {root} read by next_event"));
         let is_sent = world.program.roots[root].mode == Mode::Events && !world.is_shutting();
         if is_sent && !events.iter().any(|event| event.call_id == call_id) {
-            world.flaw(format!("root {root} read no event of its own"));
+            world.fail(format!("root {root} read no event of its own"));
         }
         if call.lost_events() > 0 {
-            world.flaw(format!("root {root} lost {} events", call.lost_events()));
+            world.fail(format!("root {root} lost {} events", call.lost_events()));
         }
     }
     end(world, root, call, ended).await;
@@ -343,7 +343,7 @@ async fn end(world: &Arc<World>, root: usize, call: agentouto::Call, ended: Ende
     if world.parts.checks("again") {
         let after = shown(&call.await);
         if before != after {
-            world.flaw(format!("root {root} gave {before}, and polled again {after}"));
+            world.fail(format!("root {root} gave {before}, and polled again {after}"));
         }
     }
 }
@@ -354,15 +354,15 @@ fn over(world: &Arc<World>, root: usize, ended: Result<(Arc<str>, Log), (CallErr
     if !world.may_be_undriven(root) {
         let alive = state.alive.load(Ordering::SeqCst);
         if alive > 0 {
-            world.flaw(format!("root {root} is over, and {alive} futures below it live"));
+            world.fail(format!("root {root} is over, and {alive} futures below it live"));
         }
-        world.mark(root);
+        world.record_end(root);
     }
     let (result, log) = match ended {
         Ok((text, log)) => (Ok(Content::from(text)), log),
         Err((error, log)) => (Err(error), log),
     };
-    world.judge(world.program.roots[root].node, &result);
+    world.check_result(world.program.roots[root].node, &result);
     check::log(world, &log, &format!("the log of root {root}"));
     world.keep_log(root, calls_of(&log));
 }
@@ -406,10 +406,10 @@ async fn change(world: Arc<World>, runtime: Runtime) {
         call_versioned(&world, &runtime).await;
     }
     for _ in 0..world.program.tool_changes {
-        runtime.remove_tool(Who::Guest.name());
+        runtime.remove_tool(Who::ReplacedTool.name());
         tokio::task::yield_now().await;
-        if let Err(error) = runtime.add_tool(team::function(&world, Who::Guest.name())) {
-            world.flaw(format!("the guest could not join: {error}"));
+        if let Err(error) = runtime.add_tool(team::function(&world, Who::ReplacedTool.name())) {
+            world.fail(format!("the guest could not join: {error}"));
         }
     }
 }
@@ -418,7 +418,7 @@ async fn change(world: Arc<World>, runtime: Runtime) {
 async fn call_versioned(world: &Arc<World>, runtime: &Runtime) {
     let (name, content) = world.address(world.program.spare);
     let result = runtime.user("tester").caller().call_agent(name, content).await;
-    world.judge(world.program.spare, &result);
+    world.check_result(world.program.spare, &result);
 }
 
 /// Replaces the agent when an event is told, which may be in the middle of a call's beginning.
@@ -491,10 +491,10 @@ async fn shut_down(world: &Arc<World>, runtime: &Runtime) {
     for (nth, root) in world.roots.iter().enumerate() {
         let alive = root.alive.load(Ordering::SeqCst);
         if alive > 0 && !world.may_be_undriven(nth) {
-            world.flaw(format!("the shutdown has returned, and {alive} futures below root {nth} live"));
+            world.fail(format!("the shutdown has returned, and {alive} futures below root {nth} live"));
         }
         if !world.may_be_undriven(nth) {
-            world.mark(nth);
+            world.record_end(nth);
         }
     }
 }
@@ -509,7 +509,7 @@ async fn after_shutdown(world: &Arc<World>, runtime: &Runtime) {
         Err(error) if error.error == CallError::ShutDown => {
             check::log(world, &error.log, "the log of a call after the shutdown")
         }
-        other => world.flaw(format!("a call after the shutdown gave {:?}", other.map(|report| report.output))),
+        other => world.fail(format!("a call after the shutdown gave {:?}", other.map(|report| report.output))),
     }
     world.stage("a second shutdown");
     runtime.shutdown().await;
@@ -525,7 +525,7 @@ async fn check_invocations(world: &Arc<World>, runtime: &Runtime) {
         tokio::time::sleep(Duration::from_micros(100)).await;
         seen = runtime.invocations();
     }
-    world.flaw(format!("after the shutdown, {seen} invocations are counted"));
+    world.fail(format!("after the shutdown, {seen} invocations are counted"));
 }
 
 async fn late_stream(world: &Arc<World>, runtime: &Runtime) {
@@ -533,19 +533,19 @@ async fn late_stream(world: &Arc<World>, runtime: &Runtime) {
         world.stage("the end of a stream that was opened after the shutdown");
         match tokio::time::timeout(Duration::from_secs(2), runtime.events(8).next()).await {
             Ok(None) => {}
-            Ok(Some(event)) => world.flaw(format!("a stream that was opened after the shutdown shows {event:?}")),
-            Err(_) => world.flaw("a stream that was opened after the shutdown does not end"),
+            Ok(Some(event)) => world.fail(format!("a stream that was opened after the shutdown shows {event:?}")),
+            Err(_) => world.fail("a stream that was opened after the shutdown does not end"),
         }
     }
 }
 
 /// Finds all actors free, and ends them; then releases what still blocks.
-async fn dismiss(world: &Arc<World>, actors: Vec<(ActorRef<Mail>, tokio::task::JoinHandle<()>)>) {
+async fn stop_actors(world: &Arc<World>, actors: Vec<(ActorRef<ActorMessage>, tokio::task::JoinHandle<()>)>) {
     for (who, (actor, ended)) in ACTORS.iter().zip(actors) {
         world.stage(format!("the actor `{}`, which must be free when all calls are over", who.name()));
         let (free, is_free) = oneshot::channel();
-        if actor.cast(Mail::Ping(free)).is_ok() && is_free.await.is_err() && *who != Who::Mortal {
-            world.flaw(format!("the actor `{}` died", who.name()));
+        if actor.cast(ActorMessage::Ping(free)).is_ok() && is_free.await.is_err() && *who != Who::CrashingActor {
+            world.fail(format!("the actor `{}` died", who.name()));
         }
         world.stage(format!("the end of the actor `{}`", who.name()));
         actor.kill();
@@ -570,7 +570,7 @@ async fn dismiss(world: &Arc<World>, actors: Vec<(ActorRef<Mail>, tokio::task::J
     for (nth, (root, mark)) in world.roots.iter().zip(marks).enumerate() {
         let started = root.started.load(Ordering::SeqCst);
         if started > mark {
-            world.flaw(format!("{} things began below root {nth} after all was over", started - mark));
+            world.fail(format!("{} things began below root {nth} after all was over", started - mark));
         }
     }
 }
@@ -581,11 +581,11 @@ fn check_ends(world: &World) {
         let end = *crate::world::lock(&root.end);
         let started = root.started.load(Ordering::SeqCst);
         if let Some((_, mark)) = end.filter(|(_, mark)| started > *mark) {
-            world.flaw(format!("{} models, tools or persons began below root {nth} after its end", started - mark));
+            world.fail(format!("{} models, tools or users began below root {nth} after its end", started - mark));
         }
     }
-    for node in world.late_spells() {
-        world.flaw(format!("the blocking function of n{node} began after its call was over"));
+    for node in world.late_blocking_runs() {
+        world.fail(format!("the blocking function of n{node} began after its call was over"));
     }
 }
 
@@ -618,7 +618,7 @@ impl Streams {
             Whole::Reading(reading) => reading.await.expect("it only reads"),
         };
         if lost > 0 {
-            world.flaw(format!("a stream with room for all events lost {lost}"));
+            world.fail(format!("a stream with room for all events lost {lost}"));
         }
         check::stream(world, &events, "the stream of all events");
         check::logs_are_in(world, &events);
@@ -626,7 +626,7 @@ impl Streams {
             world.stage(format!("the end of a stream with room for {size}"));
             let (read, lost) = read_all(small).await;
             if read.len() as u64 + lost != events.len() as u64 {
-                world.flaw(format!(
+                world.fail(format!(
                     "a stream with room for {size} gave {} events and lost {lost}; there were {}",
                     read.len(),
                     events.len()

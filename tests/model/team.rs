@@ -1,4 +1,4 @@
-//! The team that performs a program: its model, tools, persons and actors.
+//! The team that performs a program: its model, tools, users and actors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,16 +19,16 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::program::{Deed, How, Node, Who};
+use crate::program::{Behaviour, How, Node, Who};
 use crate::world::{Expected, Kept, World, lock, yield_now};
 
 /// How long an impatient tool waits.
-const HURRY: Duration = Duration::from_millis(1);
+const CALL_TIMEOUT: Duration = Duration::from_millis(1);
 
-pub(crate) const ACTORS: [Who; 3] = [Who::Steady, Who::Serial, Who::Mortal];
+pub(crate) const ACTORS: [Who; 3] = [Who::SpawningActor, Who::SerialActor, Who::CrashingActor];
 
 /// The runtime with everything that a program may call.
-pub(crate) fn runtime(world: &Arc<World>, actors: &[ActorRef<Mail>]) -> Result<Runtime, BuildError> {
+pub(crate) fn runtime(world: &Arc<World>, actors: &[ActorRef<ActorMessage>]) -> Result<Runtime, BuildError> {
     let computing = Arc::clone(world);
     let scripted = Scripted::computed(move |request: &Request| reply(&computing, request));
     let mut builder = Runtime::builder()
@@ -36,7 +36,7 @@ pub(crate) fn runtime(world: &Arc<World>, actors: &[ActorRef<Mail>]) -> Result<R
         .agents([0, 1].map(|agent| Agent::new(Who::Agent(agent).name(), "Work.")))
         .agent(versioned(0))
         .tool(function(world, Who::Function.name()))
-        .tool(function(world, Who::Guest.name()))
+        .tool(function(world, Who::ReplacedTool.name()))
         .tool(blocking(world))
         .tool(WithContext { world: Arc::clone(world), who: Who::Context })
         .tool(WithContext { world: Arc::clone(world), who: Who::Always })
@@ -44,9 +44,9 @@ pub(crate) fn runtime(world: &Arc<World>, actors: &[ActorRef<Mail>]) -> Result<R
     if let Some(threads) = world.program.threads {
         builder = builder.blocking_threads(threads);
     }
-    for person in [0, 1] {
+    for nth in [0, 1] {
         let world = Arc::clone(world);
-        builder = builder.user(Who::Person(person).name(), "Answers.", move |forward: Arc<Forward>| {
+        builder = builder.user(Who::User(nth).name(), "Answers.", move |forward: Arc<Forward>| {
             let (world, node) = (Arc::clone(&world), node_of(&forward.content.text));
             let alive = world.enter(node);
             async move {
@@ -90,9 +90,9 @@ impl Provider for Model {
         let (world, node) = (&self.world, node_of(request.context.input()));
         let alive = world.enter(node);
         check_outputs(world, node, request);
-        let Node { deed, turns, .. } = &world.program.nodes[node];
+        let Node { behaviour, turns, .. } = &world.program.nodes[node];
         let is_last = request.context.turns() == turns.len();
-        let is_scripted = !is_last || matches!(deed, Deed::Return | Deed::Finish | Deed::Fail);
+        let is_scripted = !is_last || matches!(behaviour, Behaviour::Return | Behaviour::Finish | Behaviour::Fail);
         let scripted = is_scripted.then(|| self.scripted.reply(request, deltas));
         Box::pin(async move {
             let _alive = alive;
@@ -110,11 +110,13 @@ impl Provider for Model {
 /// What the script says: the calls of the turn, or the end.
 fn reply(world: &World, request: &Request) -> ScriptedReply {
     let node = node_of(request.context.input());
-    let Node { deed, turns, .. } = &world.program.nodes[node];
+    let Node { behaviour, turns, .. } = &world.program.nodes[node];
     let Some(turn) = turns.get(request.context.turns()) else {
-        return match deed {
-            Deed::Finish => ScriptedReply::from(Reply::finish(&text_of(node))).after(Duration::ZERO).in_pieces(["n"]),
-            Deed::Fail => ScriptedReply::error(ProviderError::new(ProviderErrorKind::Other, "drawn: a failure")),
+        return match behaviour {
+            Behaviour::Finish => {
+                ScriptedReply::from(Reply::finish(&text_of(node))).after(Duration::ZERO).in_pieces(["n"])
+            }
+            Behaviour::Fail => ScriptedReply::error(ProviderError::new(ProviderErrorKind::Other, "drawn: a failure")),
             _ => Reply::text(text_of(node)).into(),
         };
     };
@@ -140,7 +142,7 @@ fn check_outputs(world: &World, node: usize, request: &Request) {
         let version = |text: &str| number_after(text, "v").unwrap_or_else(|| panic!("no version in {text:?}"));
         let (told, newest) = (version(request.context.system()), version(request.context.input()));
         if told < newest {
-            world.flaw(format!("n{node}: called when v{newest} had joined, told the instructions of v{told}"));
+            world.fail(format!("n{node}: called when v{newest} had joined, told the instructions of v{told}"));
         }
     }
     let Some(before) = request.context.turns().checked_sub(1) else { return };
@@ -151,7 +153,7 @@ fn check_outputs(world: &World, node: usize, request: &Request) {
     });
     let outputs: Vec<_> = outputs.collect();
     if outputs.len() != turns[before].len() {
-        world.flaw(format!("n{node}: {} outputs for {} calls", outputs.len(), turns[before].len()));
+        world.fail(format!("n{node}: {} outputs for {} calls", outputs.len(), turns[before].len()));
     }
     for (child, output) in turns[before].iter().zip(outputs.iter().rev()) {
         check_output(world, *child, output);
@@ -169,7 +171,7 @@ fn check_output(world: &World, node: usize, output: &ToolOutput) {
     let is_lost = world.is_lost(world.program.nodes[node].root);
     let is_excused = is_lost || (is_cancelled && world.may_be_cancelled(node));
     if !is_right && !is_excused && world.parts.checks("results") {
-        world.flaw(format!("n{node} was to give its model {:?}, and gave {text:?}", world.expected(node)));
+        world.fail(format!("n{node} was to give its model {:?}, and gave {text:?}", world.expected(node)));
     }
 }
 
@@ -194,12 +196,12 @@ fn blocking(world: &Arc<World>) -> impl Tool + use<> {
     let world = Arc::clone(world);
     tool::blocking(Who::Blocking.name(), "Blocks.", move |Which { node }: Which| {
         let _blocking = world.enter_blocking(node);
-        match world.program.nodes[node].deed {
-            Deed::Fail => return Err("drawn: a failure"),
-            Deed::Panic(payload) => payload.panic(),
-            Deed::Blocked => world.block(),
-            Deed::BlockedOnChannel => world.released().blocking_recv().map_err(|_| "the channel broke")?,
-            Deed::OwnRuntime => {
+        match world.program.nodes[node].behaviour {
+            Behaviour::Fail => return Err("drawn: a failure"),
+            Behaviour::Panic(payload) => payload.panic(),
+            Behaviour::Blocked => world.block(),
+            Behaviour::BlockedOnChannel => world.released().blocking_recv().map_err(|_| "the channel broke")?,
+            Behaviour::OwnRuntime => {
                 let own =
                     tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|_| "no runtime")?;
                 own.block_on(tokio::time::sleep(Duration::from_micros(10)));
@@ -242,33 +244,33 @@ impl Tool for WithContext {
 
 /// Does what a node does that is no actor.
 async fn perform(world: &Arc<World>, node: usize, context: Option<ToolContext>) -> Result<String, ToolError> {
-    match world.program.nodes[node].deed {
-        Deed::Fail => return Err("drawn: a failure".into()),
-        Deed::Panic(payload) => payload.panic(),
-        Deed::Yield(times) => yield_now(times).await,
-        Deed::Park(holding) => {
+    match world.program.nodes[node].behaviour {
+        Behaviour::Fail => return Err("drawn: a failure".into()),
+        Behaviour::Panic(payload) => payload.panic(),
+        Behaviour::Yield(times) => yield_now(times).await,
+        Behaviour::Park(holding) => {
             let _held = holding.take();
             std::future::pending::<()>().await;
         }
-        Deed::ReturnHolding => {
-            let _held = crate::program::Holding::Grenade.take();
+        Behaviour::ReturnHolding => {
+            let _held = crate::program::Holding::PanicOnDrop.take();
             tokio::task::yield_now().await;
         }
-        Deed::Ready => loop_of_ready_awaits(node, || world.is_stopped()).await,
-        Deed::TimedOut => {
-            let _ = tokio::time::timeout(HURRY, loop_of_ready_awaits(node, || world.is_abandoned())).await;
+        Behaviour::Ready => loop_of_ready_awaits(node, || world.is_stopped()).await,
+        Behaviour::TimedOut => {
+            let _ = tokio::time::timeout(CALL_TIMEOUT, loop_of_ready_awaits(node, || world.is_abandoned())).await;
         }
-        Deed::ShutDown => {
+        Behaviour::ShutDown => {
             world.begin_shutdown();
             if let Some(runtime) = world.runtime() {
                 runtime.shutdown().await;
             }
         }
-        Deed::Progress => {
+        Behaviour::Progress => {
             let progress = Progress { done: 1.0, ..Progress::default() };
             context.iter().for_each(|context| context.progress(progress.clone()));
         }
-        Deed::Call(how) => {
+        Behaviour::Call(how) => {
             let context = context.expect("a context");
             if how == How::KeepsCaller && node.is_multiple_of(2) {
                 world.keep(Kept::Context(node, context));
@@ -301,21 +303,21 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
     };
     let in_turn = async {
         for child in children {
-            world.judge(*child, &calling(*child).await);
+            world.check_result(*child, &calling(*child).await);
         }
     };
     match how {
         How::InTurn => in_turn.await,
         How::BlockOn => tokio::runtime::Handle::current().block_on(in_turn),
         How::AtOnce => {
-            join_all(children.iter().map(|child| async { world.judge(*child, &calling(*child).await) })).await;
+            join_all(children.iter().map(|child| async { world.check_result(*child, &calling(*child).await) })).await;
         }
-        How::Spawned | How::Left => {
+        How::Spawned | How::Detached => {
             let ends = children.iter().map(|child| {
-                let (child, calling, judging, (end, ended)) =
+                let (child, calling, checking, (end, ended)) =
                     (*child, calling(*child), Arc::clone(world), oneshot::channel());
                 world.spawn(async move {
-                    judging.judge(child, &calling.await);
+                    checking.check_result(child, &calling.await);
                     let _ = end.send(());
                 });
                 ended
@@ -330,7 +332,7 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
             for child in children {
                 let mut calling = calling(*child);
                 match poll!(&mut calling) {
-                    std::task::Poll::Ready(result) => world.judge(*child, &result),
+                    std::task::Poll::Ready(result) => world.check_result(*child, &result),
                     std::task::Poll::Pending => world.keep(Kept::PolledOnce(*child, calling)),
                 }
             }
@@ -340,10 +342,10 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
                 let _ = poll!(&mut calling(*child));
             }
         }
-        How::Hurried => {
+        How::WithTimeout => {
             let calls = children.iter().map(|child| async {
-                if let Ok(result) = tokio::time::timeout(HURRY, calling(*child)).await {
-                    world.judge(*child, &result);
+                if let Ok(result) = tokio::time::timeout(CALL_TIMEOUT, calling(*child)).await {
+                    world.check_result(*child, &result);
                 }
             });
             join_all(calls).await;
@@ -353,63 +355,63 @@ async fn call(world: &Arc<World>, node: usize, caller: &Caller, how: How) {
 }
 
 /// What an actor of the team is sent.
-pub(crate) enum Mail {
+pub(crate) enum ActorMessage {
     Forward(Incoming),
     /// Asks whether the actor is free.
     Ping(oneshot::Sender<()>),
 }
 
-impl From<Incoming> for Mail {
+impl From<Incoming> for ActorMessage {
     fn from(incoming: Incoming) -> Self {
         Self::Forward(incoming)
     }
 }
 
 /// An actor of the team. What is never answered stays in its state.
-pub(crate) struct Member {
+pub(crate) struct TestActor {
     pub(crate) world: Arc<World>,
     pub(crate) who: Who,
 }
 
-impl Actor for Member {
-    type Msg = Mail;
+impl Actor for TestActor {
+    type Msg = ActorMessage;
     type State = Vec<Incoming>;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<Mail>, (): ()) -> Result<Vec<Incoming>, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<ActorMessage>, (): ()) -> Result<Vec<Incoming>, ActorProcessingErr> {
         Ok(Vec::new())
     }
 
     async fn handle(
         &self,
-        me: ActorRef<Mail>,
-        mail: Mail,
+        me: ActorRef<ActorMessage>,
+        message: ActorMessage,
         parked: &mut Vec<Incoming>,
     ) -> Result<(), ActorProcessingErr> {
-        match mail {
-            Mail::Forward(incoming) => self.serve(me, incoming, parked).await,
-            Mail::Ping(free) => drop(free.send(())),
+        match message {
+            ActorMessage::Forward(incoming) => self.serve(me, incoming, parked).await,
+            ActorMessage::Ping(free) => drop(free.send(())),
         }
         Ok(())
     }
 }
 
-impl Member {
-    async fn serve(&self, me: ActorRef<Mail>, incoming: Incoming, parked: &mut Vec<Incoming>) {
+impl TestActor {
+    async fn serve(&self, me: ActorRef<ActorMessage>, incoming: Incoming, parked: &mut Vec<Incoming>) {
         let world = Arc::clone(&self.world);
         world.tick();
         let node = node_of(&incoming.forward.content.text);
-        match world.program.nodes[node].deed {
-            Deed::Yield(times) => world.clone().spawn(async move {
+        match world.program.nodes[node].behaviour {
+            Behaviour::Yield(times) => world.clone().spawn(async move {
                 yield_now(times).await;
                 incoming.reply.send(Ok::<_, CallError>(text_of(node)));
             }),
-            Deed::Fail => incoming.reply.send(Err::<String, _>(CallError::failed("drawn: a failure"))),
-            Deed::Park(_) => parked.push(incoming),
-            Deed::Watch => world.spawn(async move { incoming.reply.cancelled().await }),
-            Deed::Drop => drop(incoming),
-            Deed::Panic(payload) => payload.panic(),
-            Deed::Kill => {
+            Behaviour::Fail => incoming.reply.send(Err::<String, _>(CallError::failed("drawn: a failure"))),
+            Behaviour::Park(_) => parked.push(incoming),
+            Behaviour::AwaitCancellation => world.spawn(async move { incoming.reply.cancelled().await }),
+            Behaviour::Drop => drop(incoming),
+            Behaviour::Panic(payload) => payload.panic(),
+            Behaviour::Kill => {
                 let child = world.program.nodes[node].turns[0][0];
                 let (name, content) = world.address(child);
                 let mut calling = incoming.caller.call_agent(name, content);
@@ -419,16 +421,16 @@ impl Member {
                     let _ = calling.await;
                 }
             }
-            Deed::CallAfterReply => {
+            Behaviour::CallAfterReply => {
                 incoming.reply.send(Ok::<_, CallError>(text_of(node)));
                 refused(&world, world.program.nodes[node].turns[0][0], &incoming.caller).await;
             }
-            Deed::Call(how) => {
+            Behaviour::Call(how) => {
                 let serving = async move {
                     call(&world, node, &incoming.caller, how).await;
                     incoming.reply.send(Ok::<_, CallError>(text_of(node)));
                 };
-                if self.who == Who::Serial { serving.await } else { self.world.spawn(serving) }
+                if self.who == Who::SerialActor { serving.await } else { self.world.spawn(serving) }
             }
             _ => incoming.reply.send(Ok::<_, CallError>(text_of(node))),
         }
@@ -440,7 +442,7 @@ pub(crate) async fn refused(world: &Arc<World>, node: usize, caller: &Caller) {
     let (name, content) = world.address(node);
     let result = caller.call_agent(name, content).await;
     if !matches!(result, Err(CallError::Cancelled | CallError::ShutDown)) {
-        world.flaw(format!("a call for n{node} in the name of what had ended gave {result:?}"));
+        world.fail(format!("a call for n{node} in the name of what had ended gave {result:?}"));
     }
 }
 
@@ -450,10 +452,10 @@ pub(crate) async fn use_kept(world: &Arc<World>, kept: Kept) {
         Kept::Unpolled(node, calling) => {
             let result = calling.await;
             if !matches!(result, Err(CallError::Cancelled | CallError::ShutDown)) {
-                world.flaw(format!("n{node} was called by what had ended before the first poll, and gave {result:?}"));
+                world.fail(format!("n{node} was called by what had ended before the first poll, and gave {result:?}"));
             }
         }
-        Kept::PolledOnce(node, calling) => world.judge(node, &calling.await),
+        Kept::PolledOnce(node, calling) => world.check_result(node, &calling.await),
         Kept::Caller(node, caller) => refused(world, first_child(world, node), &caller).await,
         Kept::Context(node, context) => {
             context.progress(Progress { done: 2.0, ..Progress::default() });
@@ -473,7 +475,7 @@ pub(crate) fn replace_versioned(world: &World, runtime: &Runtime) {
     let next = world.version.load(Ordering::SeqCst) + 1;
     runtime.leave(Who::Versioned.name());
     if let Err(error) = runtime.join(versioned(next)) {
-        world.flaw(format!("v{next} could not join: {error}"));
+        world.fail(format!("v{next} could not join: {error}"));
     }
     world.version.store(next, Ordering::SeqCst);
 }

@@ -1,4 +1,4 @@
-//! What a run of a program shares: counts, signals, what was kept, and the flaws that were seen.
+//! What a run of a program shares: counts, signals, what was kept, and the failures that were seen.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::parts::Parts;
-use crate::program::{Deed, Holding, Moment, Payload, Place, Program, Who};
+use crate::program::{Behaviour, Holding, Moment, Payload, Place, Program, Who};
 
 /// The longest wait for a [`Moment`].
 const LONGEST_MOMENT: Duration = Duration::from_millis(3);
@@ -37,7 +37,7 @@ pub(crate) struct World {
     is_abandoned: AtomicBool,
     release: Release,
     /// Blocking functions, from first to last.
-    spells: Mutex<Vec<Spell>>,
+    blocking_runs: Mutex<Vec<BlockingRun>>,
     kept: Mutex<Vec<Kept>>,
     /// Tasks that tools and actors spawned.
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -49,16 +49,16 @@ pub(crate) struct World {
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     /// The calls in the logs of the roots, and whether the log was whole before any shutdown began.
     logs: Mutex<Vec<(usize, Vec<CallId>, bool)>>,
-    flaws: Mutex<Vec<String>>,
+    failures: Mutex<Vec<String>>,
     stage: Mutex<String>,
 }
 
 /// What is known of one call from outside, and of everything below it.
 #[derive(Default)]
 pub(crate) struct RootState {
-    /// How often something began: requests to models, tools, persons.
+    /// How often something began: requests to models, tools, users.
     pub(crate) started: AtomicUsize,
-    /// How many futures of models, tools and persons have not been dropped.
+    /// How many futures of models, tools and users have not been dropped.
     pub(crate) alive: AtomicUsize,
     /// Whether it has been polled to the end of one poll.
     pub(crate) is_polled: AtomicBool,
@@ -70,7 +70,7 @@ pub(crate) struct RootState {
 }
 
 /// One run of a blocking function.
-pub(crate) struct Spell {
+pub(crate) struct BlockingRun {
     node: usize,
     thread: ThreadId,
     start: u64,
@@ -119,14 +119,14 @@ impl World {
             is_stopped: AtomicBool::default(),
             is_abandoned: AtomicBool::default(),
             release: Release::default(),
-            spells: Mutex::default(),
+            blocking_runs: Mutex::default(),
             kept: Mutex::default(),
             tasks: Mutex::default(),
             version: AtomicUsize::new(0),
             replacing: Mutex::default(),
             threads: Mutex::default(),
             logs: Mutex::default(),
-            flaws: Mutex::default(),
+            failures: Mutex::default(),
             stage: Mutex::default(),
         })
     }
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// The end of the run: the runtime and all that was kept are dropped, which would keep this world for good.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn drop_runtime(&self) {
         let runtime = lock(&self.runtime).take();
         drop((runtime, self.take_kept(None)));
     }
@@ -155,12 +155,12 @@ impl World {
     }
 
     /// What was seen that must not be.
-    pub(crate) fn flaw(&self, what: impl Into<String>) {
-        lock(&self.flaws).push(what.into());
+    pub(crate) fn fail(&self, what: impl Into<String>) {
+        lock(&self.failures).push(what.into());
     }
 
-    pub(crate) fn flaws(&self) -> Vec<String> {
-        lock(&self.flaws).clone()
+    pub(crate) fn failures(&self) -> Vec<String> {
+        lock(&self.failures).clone()
     }
 
     /// Says what the run does next, for the account of a hang.
@@ -169,11 +169,11 @@ impl World {
     }
 
     /// What the run waits for.
-    pub(crate) fn account(&self) -> String {
+    pub(crate) fn hang_report(&self) -> String {
         let open = self.roots.iter().enumerate().filter(|(_, root)| !root.is_over.load(Ordering::SeqCst));
         let open: Vec<_> = open.map(|(nth, root)| (nth, root.alive.load(Ordering::SeqCst))).collect();
-        let spells = lock(&self.spells);
-        let running = spells.iter().filter(|spell| spell.finish.is_none()).map(|spell| spell.node);
+        let blocking_runs = lock(&self.blocking_runs);
+        let running = blocking_runs.iter().filter(|run| run.finish.is_none()).map(|run| run.node);
         let running: Vec<_> = running.collect();
         let invocations = self.runtime().map(|runtime| runtime.invocations());
         format!(
@@ -198,7 +198,7 @@ impl World {
     }
 
     /// The root is over: nothing may begin below it from now on.
-    pub(crate) fn mark(&self, root: usize) {
+    pub(crate) fn record_end(&self, root: usize) {
         let RootState { end, started, .. } = &self.roots[root];
         let now = (self.now(), started.load(Ordering::SeqCst));
         lock(end).get_or_insert(now);
@@ -254,24 +254,24 @@ impl World {
     }
 
     /// Something begins in the tree of the node: counted now, alive until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>, node: usize) -> Alive {
+    pub(crate) fn enter(self: &Arc<Self>, node: usize) -> AliveGuard {
         let root = self.root_of(node);
         root.alive.fetch_add(1, Ordering::SeqCst);
         root.started.fetch_add(1, Ordering::SeqCst);
         self.tick();
-        Alive { world: Arc::clone(self), node }
+        AliveGuard { world: Arc::clone(self), node }
     }
 
     /// A blocking function begins.
-    pub(crate) fn enter_blocking(self: &Arc<Self>, node: usize) -> Blocking {
+    pub(crate) fn enter_blocking(self: &Arc<Self>, node: usize) -> BlockingGuard {
         let start = self.now();
         let place = {
-            let mut spells = lock(&self.spells);
-            spells.push(Spell { node, thread: std::thread::current().id(), start, finish: None });
-            spells.len() - 1
+            let mut blocking_runs = lock(&self.blocking_runs);
+            blocking_runs.push(BlockingRun { node, thread: std::thread::current().id(), start, finish: None });
+            blocking_runs.len() - 1
         };
         self.tick();
-        Blocking { world: Arc::clone(self), place }
+        BlockingGuard { world: Arc::clone(self), place }
     }
 
     pub(crate) fn tick(&self) {
@@ -334,23 +334,23 @@ impl World {
     }
 
     pub(crate) fn is_blocking(&self) -> bool {
-        lock(&self.spells).iter().any(|spell| spell.finish.is_none())
+        lock(&self.blocking_runs).iter().any(|run| run.finish.is_none())
     }
 
     /// The blocking functions that began after the end of the call that they belong to. A thread may have been just about
     /// to begin one; that is told from a late beginning by what the thread did at the end: it ran another function.
-    pub(crate) fn late_spells(&self) -> Vec<usize> {
-        let spells = lock(&self.spells);
+    pub(crate) fn late_blocking_runs(&self) -> Vec<usize> {
+        let blocking_runs = lock(&self.blocking_runs);
         // One that awaits may end on another thread than that on which it began.
         let freed = |thread, since, until| {
-            let mut finishes = spells.iter().filter_map(|spell| spell.finish);
+            let mut finishes = blocking_runs.iter().filter_map(|run| run.finish);
             finishes.any(|(finish, on)| on == thread && since < finish && finish < until)
         };
-        let is_late = |spell: &&Spell| {
-            let end = lock(&self.root_of(spell.node).end).map(|(end, _)| end);
-            end.is_some_and(|end| freed(spell.thread, end, spell.start))
+        let is_late = |run: &&BlockingRun| {
+            let end = lock(&self.root_of(run.node).end).map(|(end, _)| end);
+            end.is_some_and(|end| freed(run.thread, end, run.start))
         };
-        spells.iter().filter(is_late).map(|spell| spell.node).collect()
+        blocking_runs.iter().filter(is_late).map(|run| run.node).collect()
     }
 
     pub(crate) fn keep(&self, kept: Kept) {
@@ -386,7 +386,7 @@ impl World {
     }
 
     /// Compares what came of a call with what the program says.
-    pub(crate) fn judge(&self, node: usize, result: &Result<Content, CallError>) {
+    pub(crate) fn check_result(&self, node: usize, result: &Result<Content, CallError>) {
         let is_cancelled = matches!(result, Err(CallError::Cancelled | CallError::ShutDown));
         let is_excused = (is_cancelled && self.may_be_cancelled(node)) || self.is_lost(self.program.nodes[node].root);
         if is_excused {
@@ -401,20 +401,20 @@ impl World {
         };
         if !is_right && self.parts.checks("results") {
             let shown = result.as_ref().map(ToString::to_string);
-            self.flaw(format!("the call of n{node} was to give {:?}, and gave {shown:?}", self.expected(node)));
+            self.fail(format!("the call of n{node} was to give {:?}, and gave {shown:?}", self.expected(node)));
         }
     }
 
     /// What a node gives that is not cancelled.
     pub(crate) fn expected(&self, node: usize) -> Expected {
         let node = &self.program.nodes[node];
-        match (node.who, node.deed) {
-            (Who::Mortal | Who::Versioned | Who::Guest, _) => Expected::Anything,
-            (Who::Nobody, _) => Expected::Failure("Unknown agent"),
-            (Who::NoTool, _) => Expected::Failure("no_tool"),
-            (_, Deed::Fail) => Expected::Failure("drawn"),
-            (_, Deed::Panic(_) | Deed::ReturnHolding) => Expected::Failure("panicked"),
-            (_, Deed::Drop) => Expected::Failure("without an answer"),
+        match (node.who, node.behaviour) {
+            (Who::CrashingActor | Who::Versioned | Who::ReplacedTool, _) => Expected::Anything,
+            (Who::UnknownPeer, _) => Expected::Failure("Unknown agent"),
+            (Who::UnknownTool, _) => Expected::Failure("unknown_tool"),
+            (_, Behaviour::Fail) => Expected::Failure("drawn"),
+            (_, Behaviour::Panic(_) | Behaviour::ReturnHolding) => Expected::Failure("panicked"),
+            (_, Behaviour::Drop) => Expected::Failure("without an answer"),
             _ => Expected::Text,
         }
     }
@@ -435,43 +435,43 @@ fn is_of_one_that_left(error: &CallError) -> bool {
     matches!(error, CallError::Unanswered { .. } | CallError::Unreachable { .. } | CallError::UnknownAgent { .. })
 }
 
-/// A future of a model, tool or person that has not been dropped.
-pub(crate) struct Alive {
+/// A future of a model, tool or user that has not been dropped.
+pub(crate) struct AliveGuard {
     world: Arc<World>,
     node: usize,
 }
 
-impl Drop for Alive {
+impl Drop for AliveGuard {
     fn drop(&mut self) {
         self.world.root_of(self.node).alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A blocking function that runs.
-pub(crate) struct Blocking {
+pub(crate) struct BlockingGuard {
     world: Arc<World>,
     place: usize,
 }
 
-impl Drop for Blocking {
+impl Drop for BlockingGuard {
     fn drop(&mut self) {
         let finish = (self.world.now(), std::thread::current().id());
-        lock(&self.world.spells)[self.place].finish = Some(finish);
+        lock(&self.world.blocking_runs)[self.place].finish = Some(finish);
     }
 }
 
 /// A value whose drop panics, unless that would abort the process.
-pub(crate) struct Grenade;
+pub(crate) struct PanicOnDrop;
 
-impl Drop for Grenade {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         assert!(std::thread::panicking(), "drawn: a panic in a drop");
     }
 }
 
 impl Holding {
-    pub(crate) fn take(self) -> Option<Grenade> {
-        (self == Self::Grenade).then(|| Grenade)
+    pub(crate) fn take(self) -> Option<PanicOnDrop> {
+        (self == Self::PanicOnDrop).then(|| PanicOnDrop)
     }
 }
 
@@ -480,7 +480,7 @@ impl Payload {
         match self {
             Self::Text => panic!("drawn: a panic"),
             Self::Number => std::panic::panic_any(42_u8),
-            Self::Grenade => std::panic::panic_any(Grenade),
+            Self::PanicOnDrop => std::panic::panic_any(PanicOnDrop),
         }
     }
 }
