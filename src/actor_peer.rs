@@ -40,8 +40,8 @@ impl Serve for ActorCall {
     /// ends even if its caller is not polled.
     fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let Self { actor, deliver } = *self;
-        let scope = call.scope().child();
-        let (forward, outcome) = (Arc::clone(call.forward()), Arc::clone(call.outcome()));
+        let scope = call.scope.child();
+        let (forward, outcome) = (Arc::clone(&call.forward), Arc::clone(call.outcome()));
         let ids = ChildIds::under(forward.call_id);
         let caller =
             ScopedCaller { deliver: Arc::downgrade(&deliver), scope: scope.clone(), call: Arc::clone(&outcome), ids };
@@ -50,7 +50,7 @@ impl Serve for ActorCall {
         let part = Arc::new(ActorPart::new(call, scope.clone(), deliver));
         let _below = scope.cancel_on_drop();
         let reply = ReplyPort { call: Arc::clone(&outcome), scope: scope.clone(), part: Arc::downgrade(&part), _below };
-        let name = || Arc::clone(&outcome.forward().receiver);
+        let name = || Arc::clone(&outcome.forward.receiver);
         let incoming = Incoming { forward, caller: Caller(Arc::new(caller)), reply };
         let failed = match catch(|| (actor.send)(incoming)) {
             Ok(true) => None,
@@ -70,7 +70,7 @@ impl Serve for ActorCall {
             }
             part.end();
             // Calls that the actor made and that cannot end are not waited for.
-            if !outcome.is_over() && !outcome.scope().is_cancelled() {
+            if !outcome.is_over() && !outcome.scope.is_cancelled() {
                 drop(part);
                 end_after_grace(outcome).await;
             }
@@ -110,7 +110,7 @@ pub struct ReplyPort {
 impl ReplyPort {
     /// Sends the answer. If the caller has cancelled the call, the answer is dropped and observers are notified.
     pub fn send(self, result: Result<impl Into<Content>, CallError>) {
-        if self.call.scope().is_cancelled() {
+        if self.call.scope.is_cancelled() {
             self.call.withdraw();
             self.end_part();
         }
@@ -135,6 +135,6 @@ impl Drop for ReplyPort {
 
 impl fmt::Debug for ReplyPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplyPort").field("call_id", &self.call.forward().call_id).finish_non_exhaustive()
+        f.debug_struct("ReplyPort").field("call_id", &self.call.forward.call_id).finish_non_exhaustive()
     }
 }

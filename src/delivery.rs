@@ -71,7 +71,7 @@ impl Future for Delivery {
             Self::Refused(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error()))),
             Self::Sent { call, waiting, stop } => {
                 if let Some((token, callee)) = waiting.take() {
-                    match token.scope().is_cancelled() {
+                    match token.scope.is_cancelled() {
                         true => token.withdraw(),
                         false => *stop = callee.start(token),
                     }
@@ -107,7 +107,7 @@ impl StopHandle {
     fn stop(self, call: &Outcome) {
         match self {
             // The cancellation of the scope has stopped the invocation already.
-            Self::Kill(_) if call.scope().is_cancelled() => {}
+            Self::Kill(_) if call.scope.is_cancelled() => {}
             Self::Kill(invocation) => invocation.kill(),
             Self::Forget(part) => {
                 if let Some(part) = part.upgrade() {
@@ -179,7 +179,7 @@ pub(crate) struct ScopedCaller {
 
 impl CallAgent for ScopedCaller {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
+        let Forward { call_id: parent, receiver: name, .. } = &*self.call.forward;
         let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
         let (deliver, call, scope) = (Weak::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
         let calling = async move {

@@ -58,7 +58,7 @@ impl Serve for Callee {
             Some(Ok((invocation, _))) => Some(StopHandle::Kill(invocation.get_cell())),
             failed => {
                 let reason = failed.and_then(Result::err).map_or_else(|| "it did not start".into(), |e| e.to_string());
-                let name = Arc::clone(&outcome.forward().receiver);
+                let name = Arc::clone(&outcome.forward.receiver);
                 outcome.resolve(Err(CallError::Unreachable { name, reason: reason.into() }));
                 None
             }
@@ -91,8 +91,8 @@ impl Actor for Invocation {
         if let Some(callee) = callee.take() {
             // Boxed by `catch_panic`, because otherwise every future around it would reserve its size twice.
             let serving = catch_panic(serve(call.clone(), *callee));
-            if let Some(result) = call.scope().unless_cancelled(serving).await {
-                let name = || Arc::clone(&call.forward().receiver);
+            if let Some(result) = call.scope.unless_cancelled(serving).await {
+                let name = || Arc::clone(&call.forward.receiver);
                 call.resolve(result.unwrap_or_else(|message| Err(CallError::Panicked { name: name(), message })));
                 if call.has_leftovers() {
                     tokio::spawn(end_after_grace(Arc::clone(call.outcome())));
@@ -104,16 +104,16 @@ impl Actor for Invocation {
 }
 
 async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
-    let span = InvocationSpan::new(call.forward(), call.scope());
+    let span = InvocationSpan::new(&call.forward, &call.scope);
     let result = match callee {
         Callee::Agent { entry, snapshot, deliver } => {
             let mut agent = AgentLoop::new(&call, entry, snapshot, deliver);
-            let result = agent.run().instrument(span.span()).await;
+            let result = agent.run().instrument(span.span.clone()).await;
             // This may drop the last reference to peers and tools that were removed meanwhile.
             drop_catching(agent);
             result
         }
-        Callee::User(answerer) => answerer.answer(Arc::clone(call.forward())).instrument(span.span()).await,
+        Callee::User(answerer) => answerer.answer(Arc::clone(&call.forward)).instrument(span.span.clone()).await,
     };
     span.record_result(&result);
     result
@@ -134,7 +134,7 @@ struct AgentLoop<'a> {
 
 impl<'a> AgentLoop<'a> {
     fn new(call: &'a CallToken, entry: Arc<AgentEntry>, snapshot: Arc<Snapshot>, deliver: Arc<dyn Deliver>) -> Self {
-        let forward = call.forward();
+        let forward = &call.forward;
         let prompt = snapshot.roster.prompt(&entry.agent);
         let request = Request {
             call_id: forward.call_id,
@@ -172,12 +172,12 @@ impl<'a> AgentLoop<'a> {
     /// Carries out all actions of a turn at once, and records their outputs in order.
     async fn run_actions(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
         // The model may have answered in the poll in which the call was cancelled.
-        if self.call.scope().is_cancelled() {
+        if self.call.scope.is_cancelled() {
             return Err(CallError::Cancelled);
         }
         let calls = self.request.context.last_tool_calls();
         let started = calls.iter().zip(actions).enumerate().map(|(nth, (call, action))| {
-            let id = self.call.forward().call_id.child(self.calls + nth as u64);
+            let id = self.call.forward.call_id.child(self.calls + nth as u64);
             match action {
                 Action::CallAgent { agent, message } => ActionFuture::Call(self.call_agent(id, agent, message)),
                 Action::UseTool { tool, arguments } => {
@@ -195,9 +195,9 @@ impl<'a> AgentLoop<'a> {
     }
 
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
-        let Forward { call_id: parent, receiver: name, .. } = &**self.call.forward();
+        let Forward { call_id: parent, receiver: name, .. } = &*self.call.forward;
         let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
-        Arc::clone(&self.deliver).deliver(forward, self.call.scope(), Parent::Call(self.call.clone()))
+        Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()))
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {

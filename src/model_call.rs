@@ -22,7 +22,7 @@ pub(crate) async fn request(
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
     let mut emit = |delta| call.emit_to_streams(|| EventKind::ModelDelta { delta });
-    let deltas = match call.scope().is_streamed() {
+    let deltas = match call.scope.is_streamed() {
         true => DeltaSink::to(&mut emit),
         false => DeltaSink::none(),
     };

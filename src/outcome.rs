@@ -23,8 +23,8 @@ use crate::scope::{Open, Scope};
 
 /// A Forward, its result, and the count of the running parts of its call.
 pub(crate) struct Outcome {
-    forward: Arc<Forward>,
-    scope: Scope,
+    pub(crate) forward: Arc<Forward>,
+    pub(crate) scope: Scope,
     /// The number of [`CallToken`]s.
     tokens: AtomicUsize,
     /// The first result that was set.
@@ -81,14 +81,6 @@ impl Outcome {
     pub(crate) fn refuse(&self, error: CallError) {
         self.scope.emit_to_log(&self.forward, || EventKind::Forward { forward: Arc::clone(&self.forward) });
         self.resolve(Err(error));
-    }
-
-    pub(crate) fn forward(&self) -> &Arc<Forward> {
-        &self.forward
-    }
-
-    pub(crate) fn scope(&self) -> &Scope {
-        &self.scope
     }
 
     /// Returns a token for one more part of the call, unless the call is over.

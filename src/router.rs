@@ -23,11 +23,12 @@ use crate::toolbox::Toolbox;
 
 /// The peers that can be called, and the tools, providers and call ids that they use.
 pub(crate) struct Router {
-    registry: Registry<Peer>,
+    pub(crate) registry: Registry<Peer>,
     providers: Providers,
-    call_ids: Arc<CallIdSource>,
+    /// The source of the ids of calls that have no parent.
+    pub(crate) call_ids: Arc<CallIdSource>,
     /// The parent of the scopes of all calls.
-    root: Scope,
+    pub(crate) root: Scope,
     streams: Arc<OpenStreams>,
 }
 
@@ -67,19 +68,6 @@ impl Router {
         }
         .clone();
         Ok(Peer::Agent(Arc::new(AgentEntry { agent: Arc::new(agent), provider_name, provider })))
-    }
-
-    pub(crate) fn registry(&self) -> &Registry<Peer> {
-        &self.registry
-    }
-
-    pub(crate) fn root(&self) -> &Scope {
-        &self.root
-    }
-
-    /// The source of the ids of calls that have no parent.
-    pub(crate) fn call_ids(&self) -> &Arc<CallIdSource> {
-        &self.call_ids
     }
 
     /// Returns what a call without a parent holds until it is over. Its id is in use until then.

@@ -117,13 +117,13 @@ impl Runtime {
     /// Removes tools and appends others, in one step. Returns the number of tools removed.
     pub(crate) fn replace_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
         let joining = with_specs(joining)?;
-        self.router.registry().replace_tools(leaving, &joining).map_err(tool_name_taken)
+        self.router.registry.replace_tools(leaving, &joining).map_err(tool_name_taken)
     }
 
     /// Removes the agent, actor or user of that name; returns `false` if there is none. Calls that it serves continue;
     /// later ones fail.
     pub fn leave(&self, name: &str) -> bool {
-        self.router.registry().leave(name).is_some()
+        self.router.registry.leave(name).is_some()
     }
 
     /// A stream of the events of all calls from now on. Up to `capacity` events wait to be read; further ones are lost
@@ -133,18 +133,18 @@ impl Runtime {
     /// [`Runtime::shutdown`] the stream ends at once.
     #[must_use]
     pub fn events(&self, capacity: usize) -> Events {
-        self.router.root().runtime_observers().stream(capacity)
+        self.router.root.runtime_observers().stream(capacity)
     }
 
     /// The number of calls that are alive: sent, and without an outcome yet.
     #[must_use]
     pub fn invocations(&self) -> usize {
-        self.router.root().tracker().count()
+        self.router.root.tracker().count()
     }
 
     /// Waits until no call is alive.
     pub async fn idle(&self) {
-        self.router.root().tracker().wait().await;
+        self.router.root.tracker().wait().await;
     }
 
     /// Cancels every call, waits until all calls have their outcomes and all their tools have ended, and ends the
@@ -158,7 +158,7 @@ impl Runtime {
     /// long as other calls keep ending, and one to two seconds more (on tokio's clock); then their outcome is recorded
     /// as cancelled.
     pub async fn shutdown(&self) {
-        let root = self.router.root().clone();
+        let root = self.router.root.clone();
         root.cancel();
         let closing = async move {
             root.tracker().wait_or_stalled().await;
@@ -174,7 +174,7 @@ impl Runtime {
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roster = &self.router.registry().snapshot().roster;
+        let roster = &self.router.registry.snapshot().roster;
         f.debug_struct("Runtime").field("peers", &roster.names().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
@@ -321,7 +321,7 @@ fn join(router: &Router, joining: impl IntoIterator<Item = NewPeer>) -> Result<(
         }
     };
     let peers = joining.into_iter().map(check).collect::<Result<_, BuildError>>()?;
-    router.registry().join(peers).map_err(|name| name_taken("agent, actor or user", name))
+    router.registry.join(peers).map_err(|name| name_taken("agent, actor or user", name))
 }
 
 /// Returns the tools with their specifications, after checking those.

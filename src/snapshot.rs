@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::agent::Agent;
@@ -64,12 +64,12 @@ impl<P: Clone> Registry<P> {
     /// Returns the peer of that name, with its name as it joined, and the snapshot of the same moment.
     pub(crate) fn find(&self, name: &str) -> (Option<(Name, P)>, Arc<Snapshot>) {
         let key = key(name);
-        let current = self.read();
+        let current = self.current.read();
         (current.peers.get(&*key).cloned(), Arc::clone(&current.snapshot))
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.read().snapshot)
+        Arc::clone(&self.current.read().snapshot)
     }
 
     /// Returns a receiver that is notified of every change from now on.
@@ -84,7 +84,7 @@ impl<P: Clone> Registry<P> {
     ///
     /// When a name is taken; then no peer is added.
     pub(crate) fn join(&self, peers: Vec<(Name, Arc<str>, P)>) -> Result<(), Name> {
-        let mut current = self.write();
+        let mut current = self.current.write();
         let told = peers.iter().map(|(name, description, _)| (Arc::clone(name), Arc::clone(description)));
         let roster = Arc::new(current.snapshot.roster.with(told)?);
         current.peers.extend(peers.into_iter().map(|(name, _, peer)| (shared_key(&name), (name, peer))));
@@ -95,7 +95,7 @@ impl<P: Clone> Registry<P> {
 
     /// Removes the peer of that name and returns it, if there is one.
     pub(crate) fn leave(&self, name: &str) -> Option<P> {
-        let mut current = self.write();
+        let mut current = self.current.write();
         let roster = Arc::new(current.snapshot.roster.without(name)?);
         let gone = current.peers.remove(&*key(name));
         let tools = Arc::clone(&current.snapshot.tools);
@@ -109,7 +109,7 @@ impl<P: Clone> Registry<P> {
     ///
     /// When a name is taken; then nothing changes.
     pub(crate) fn replace_tools(&self, leaving: &[Name], joining: &[SpecifiedTool]) -> Result<usize, Name> {
-        let current = self.write();
+        let current = self.current.write();
         let (tools, gone) = current.snapshot.tools.replace(leaving, joining)?;
         let roster = Arc::clone(&current.snapshot.roster);
         self.replace(current, Snapshot { roster, tools: Arc::new(tools) });
@@ -120,13 +120,5 @@ impl<P: Clone> Registry<P> {
         let _before = mem::replace(&mut current.snapshot, Arc::new(next));
         drop(current);
         self.changes.send_replace(());
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Current<P>> {
-        self.current.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Current<P>> {
-        self.current.write()
     }
 }

@@ -18,7 +18,7 @@ use crate::tool_call::{ToolCall, ToolOutput};
 
 /// The span of one invocation. A span that ends without a result was cancelled.
 pub(crate) struct InvocationSpan {
-    span: Span,
+    pub(crate) span: Span,
     records_content: bool,
     is_over: bool,
 }
@@ -43,10 +43,6 @@ impl InvocationSpan {
             span.record("gen_ai.input.messages", display(&forward.content));
         }
         Self { span, records_content, is_over: false }
-    }
-
-    pub(crate) fn span(&self) -> Span {
-        self.span.clone()
     }
 
     /// Records how the invocation ended.

@@ -39,20 +39,20 @@ impl ToolRun {
     /// Starts the tool on a task of its own, which has its own cooperative budget and cannot delay the drop of other
     /// tools.
     pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
-        let span = span::tool_span(&self.call, self.agent_call.scope());
+        let span = span::tool_span(&self.call, &self.agent_call.scope);
         AbortOnDropHandle::new(tokio::spawn(self.run(span.clone()).instrument(span)))
     }
 
     async fn run(self, span: tracing::Span) -> ToolOutput {
         let Self { agent_call, id, call, tool, arguments, deliver } = self;
-        if agent_call.scope().is_cancelled() {
+        if agent_call.scope.is_cancelled() {
             return aborted();
         }
-        let scope = agent_call.scope().child();
+        let scope = agent_call.scope.child();
         let _leftovers = scope.cancel_on_drop();
         agent_call.emit_to_streams(|| EventKind::ToolStart { call: call.clone() });
         let begun = Instant::now();
-        let forward = agent_call.forward();
+        let forward = &agent_call.forward;
         let context = ToolContext {
             call_id: forward.call_id,
             agent: Arc::clone(&forward.receiver),
@@ -69,7 +69,7 @@ impl ToolRun {
         let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
         let output = ToolOutput::from_result(result);
-        span::record_output(&span, &output, agent_call.scope());
+        span::record_output(&span, &output, &agent_call.scope);
         agent_call.emit_to_streams(|| EventKind::ToolEnd {
             id: Arc::clone(&call.id),
             name: Arc::clone(&call.name),

@@ -43,7 +43,7 @@ impl User {
     /// Returns a call of `agent`, to await or to observe. Like every future, it does nothing until then.
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
-        let scope = self.router.root().held_child();
+        let scope = self.router.root.held_child();
         let cancellation = scope.cancel_on_drop();
         Call {
             call_id: forward.call_id,
@@ -61,7 +61,7 @@ impl User {
     }
 
     fn compose(&self, receiver: Name, content: Content) -> Forward {
-        Forward::new(self.router.call_ids().draw(), None, &self.name, receiver, content)
+        Forward::new(self.router.call_ids.draw(), None, &self.name, receiver, content)
     }
 }
 
@@ -69,7 +69,7 @@ impl CallAgent for User {
     fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
         let (forward, router) = (self.compose(agent, content), Arc::clone(&self.router));
         let calling = async move {
-            let scope = router.root().child();
+            let scope = router.root.child();
             let _below = scope.cancel_on_drop();
             send(forward, &router, &scope).await
         };

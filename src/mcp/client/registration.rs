@@ -80,7 +80,7 @@ impl Registration {
             self.supervisors.iter().flat_map(approved).collect();
         let named: Vec<(&str, &str)> =
             tools.iter().map(|(_, server, definition)| (server.as_str(), definition.clean.as_str())).collect();
-        let snapshot = runtime.router.registry().snapshot();
+        let snapshot = runtime.router.registry.snapshot();
         let leaving = self.names(&snapshot.tools);
         let names = {
             let ours: HashSet<&Name> = leaving.iter().collect();
@@ -131,7 +131,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime()
             && let Err(error) =
-                runtime.replace_tools(&self.names(&runtime.router.registry().snapshot().tools), Vec::new())
+                runtime.replace_tools(&self.names(&runtime.router.registry.snapshot().tools), Vec::new())
         {
             tracing::warn!(%error, "tools of MCP servers could not leave a runtime");
         }

@@ -159,7 +159,7 @@ impl AgentServer {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let roster = &self.runtime.router.registry().snapshot().roster;
+        let roster = &self.runtime.router.registry.snapshot().roster;
         let shown: Vec<_> = roster.peers().filter(|(name, _)| self.shows(name)).collect();
         let names = names::tool_names(shown.iter().map(|(name, _)| name));
         let schema = Arc::new(self.schema());
@@ -172,7 +172,7 @@ impl AgentServer {
     /// The description of a peer for hosts. `told` is its description for other agents, which contains the instructions
     /// of an agent without a role.
     fn description(&self, name: &str, told: &str) -> String {
-        match self.runtime.router.registry().find(name).0 {
+        match self.runtime.router.registry.find(name).0 {
             Some((name, router::Peer::Agent(entry))) if entry.agent.role.is_none() => format!("The agent `{name}`."),
             _ => told.to_owned(),
         }
@@ -180,7 +180,7 @@ impl AgentServer {
 
     /// The agent whose tool has this name.
     fn agent(&self, tool: &str) -> Option<Name> {
-        let roster = &self.runtime.router.registry().snapshot().roster;
+        let roster = &self.runtime.router.registry.snapshot().roster;
         // An agent whose name is a valid tool name has that name as a tool, too.
         if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
             return Some(tool.into());
@@ -335,7 +335,7 @@ struct PeerChanges<'a> {
 
 impl<'a> PeerChanges<'a> {
     fn to(runtime: &'a Runtime) -> Self {
-        let changes = runtime.router.registry().changes();
+        let changes = runtime.router.registry.changes();
         Self { runtime, changes, known: roster(runtime) }
     }
 
@@ -352,7 +352,7 @@ impl<'a> PeerChanges<'a> {
 }
 
 fn roster(runtime: &Runtime) -> Arc<Roster> {
-    Arc::clone(&runtime.router.registry().snapshot().roster)
+    Arc::clone(&runtime.router.registry.snapshot().roster)
 }
 
 /// The result of a call that the host has cancelled. Most hosts ignore it.
