@@ -1,21 +1,21 @@
 //! Sources of call ids: one for calls that users begin, and numbered ids for calls below a tool or an actor.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
+
+use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::call_id::CallId;
 use crate::error::CallError;
-use parking_lot::Mutex;
 
 /// The source of the ids of calls that have no parent: random ones, unless a source was given.
 pub(crate) struct CallIdSource(Option<Given>);
 
 struct Given {
-    source: Mutex<DrawId>,
-    /// The thread on which the source is running now.
-    running: Mutex<Option<ThreadId>>,
+    /// Borrowed while it runs. A call that it makes itself finds it borrowed.
+    source: ReentrantMutex<RefCell<DrawId>>,
     /// The ids of the calls that are running.
     open: Mutex<HashSet<CallId>>,
 }
@@ -25,23 +25,14 @@ pub(crate) type DrawId = Box<dyn FnMut() -> CallId + Send>;
 
 impl CallIdSource {
     pub(crate) fn new(given: Option<DrawId>) -> Self {
-        Self(given.map(|source| Given {
-            source: Mutex::new(source),
-            running: Mutex::default(),
-            open: Mutex::default(),
-        }))
+        Self(given.map(|source| Given { source: ReentrantMutex::new(RefCell::new(source)), open: Mutex::default() }))
     }
 
     /// Returns the next id, or a random one if the source itself makes the call.
     pub(crate) fn draw(&self) -> CallId {
-        let Some(Given { source, running, .. }) = &self.0 else { return CallId::random() };
-        let this = Some(thread::current().id());
-        if *running.lock() == this {
-            return CallId::random();
-        }
-        let mut draw = source.lock();
-        let _running = Running::set(running, this);
-        draw()
+        let Some(given) = &self.0 else { return CallId::random() };
+        let source = given.source.lock();
+        source.try_borrow_mut().map_or_else(|_| CallId::random(), |mut draw| draw())
     }
 
     /// Reserves the id of a running call until the returned value is dropped. Random ids are not reserved.
@@ -57,22 +48,6 @@ impl CallIdSource {
             }
             Some(_) => Err(CallError::IdInUse { call_id: id }),
         }
-    }
-}
-
-/// A guard that records the thread on which a source runs, and clears the record even after a panic.
-struct Running<'a>(&'a Mutex<Option<ThreadId>>);
-
-impl<'a> Running<'a> {
-    fn set(running: &'a Mutex<Option<ThreadId>>, thread: Option<ThreadId>) -> Self {
-        *running.lock() = thread;
-        Self(running)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
     }
 }
 
