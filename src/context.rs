@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -142,12 +141,14 @@ impl Context {
 
     /// The text of the paused replies directly before, followed by `last`.
     pub(crate) fn resumed(&self, last: Option<&Arc<str>>) -> Arc<str> {
-        let is_paused = |message: &&ChatMessage| matches!(message, ChatMessage::Assistant { tool_calls, .. } if tool_calls.is_empty());
-        let mut paused = self.messages.iter().rev().take_while(is_paused).peekable();
-        if paused.peek().is_none() {
+        let paused = self.messages.iter().rev().map_while(|message| match message {
+            ChatMessage::Assistant { text, tool_calls, .. } if tool_calls.is_empty() => Some(text.as_deref()),
+            _ => None,
+        });
+        let mut texts: Vec<&str> = paused.flatten().collect();
+        if texts.is_empty() {
             return last.cloned().unwrap_or_default();
         }
-        let mut texts: Vec<&str> = paused.filter_map(ChatMessage::text).collect();
         texts.reverse();
         texts.extend(last.map(|last| &**last));
         texts.concat().into()
@@ -177,7 +178,7 @@ impl Context {
 
 /// A place where a provider keeps its encoding of a context's messages until the next turn. The encoding stays valid,
 /// because messages never change. A clone of the context begins with an empty memo.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
 
 #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
@@ -196,12 +197,6 @@ impl Memo {
 impl Clone for Memo {
     fn clone(&self) -> Self {
         Self::default()
-    }
-}
-
-impl fmt::Debug for Memo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memo")
     }
 }
 
@@ -251,13 +246,6 @@ impl ChatMessage {
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
         let (attachments, tool_calls) = Default::default();
         Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Assistant { text, .. } => text.as_deref(),
-            Self::User(_) | Self::Tool { .. } => None,
-        }
     }
 
     fn attachments(&self) -> &[Attachment] {
