@@ -25,12 +25,14 @@ pub(crate) trait CallAgent: Send + Sync {
     /// Reports the progress of a tool to observers, if the caller is that of a tool.
     fn progress(&self, _: &ToolCallId, _: Progress) {}
 
-    /// Runs a tool's work on threads where it may block.
-    fn run_blocking(
-        &self,
-        work: BoxFuture<'static, Result<Content, ToolError>>,
-    ) -> BoxFuture<'static, Result<Content, ToolError>>;
+    /// Runs a tool's work on threads where it may block, if the caller is that of a tool.
+    fn run_blocking(&self, work: ToolWork) -> ToolWork {
+        work
+    }
 }
+
+/// The work of a tool.
+pub(crate) type ToolWork = BoxFuture<'static, Result<Content, ToolError>>;
 
 impl Caller {
     /// Calls `agent` and returns its answer.

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::coop;
 
 use crate::call_id_source::ChildIds;
-use crate::caller::CallAgent;
+use crate::caller::{CallAgent, ToolWork};
 use crate::content::Content;
 use crate::error::CallError;
 use crate::event::EventKind;
@@ -23,7 +23,7 @@ use crate::name::Name;
 use crate::outcome::{CallToken, Outcome, Parent};
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
-use crate::tool_call::{Progress, ToolCallId, ToolError};
+use crate::tool_call::{Progress, ToolCallId};
 
 /// The way to send a Forward; the router implements it.
 pub(crate) trait Deliver: Send + Sync {
@@ -203,7 +203,7 @@ impl CallAgent for ScopedCaller {
         }
     }
 
-    fn run_blocking(&self, work: Work) -> Work {
+    fn run_blocking(&self, work: ToolWork) -> ToolWork {
         // The thread may run this before the tokio runtime has dropped the cancelled task.
         let scope = self.scope.clone();
         let running = self
@@ -213,8 +213,5 @@ impl CallAgent for ScopedCaller {
         Box::pin(async move { running.await.unwrap_or_else(|| Err(NO_THREAD.into())) })
     }
 }
-
-/// The work of a tool.
-type Work = BoxFuture<'static, Result<Content, ToolError>>;
 
 const NO_THREAD: &str = "no thread could be started for a tool that blocks";

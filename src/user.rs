@@ -22,7 +22,6 @@ use crate::observers::Events;
 use crate::router::Router;
 use crate::scope::Scope;
 use crate::threads::waited_for;
-use crate::tool_call::ToolError;
 use crate::trace::Log;
 
 /// The number of events of a call that may wait to be read before further ones are lost.
@@ -74,13 +73,6 @@ impl CallAgent for User {
             send(forward, &router, &scope).await
         };
         Box::pin(cooperative(waited_for(calling)))
-    }
-
-    fn run_blocking(
-        &self,
-        work: BoxFuture<'static, Result<Content, ToolError>>,
-    ) -> BoxFuture<'static, Result<Content, ToolError>> {
-        work
     }
 }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::lru_cache::{Bounds, LruCache};
-use crate::caller::{CallAgent, Caller};
+use crate::caller::{CallAgent, Caller, ToolWork};
 use crate::content::Content;
 use crate::error::CallError;
 use crate::name::Name;
@@ -184,10 +184,7 @@ impl CallAgent for WatchedCaller {
         self.caller.0.progress(id, progress);
     }
 
-    fn run_blocking(
-        &self,
-        work: BoxFuture<'static, Result<Content, ToolError>>,
-    ) -> BoxFuture<'static, Result<Content, ToolError>> {
+    fn run_blocking(&self, work: ToolWork) -> ToolWork {
         self.caller.0.run_blocking(work)
     }
 }
