@@ -22,12 +22,6 @@ pub(crate) enum ActionFuture {
     Refused(ToolOutput),
 }
 
-impl ActionFuture {
-    pub(crate) fn not_started(run: ToolRun) -> Self {
-        Self::NotStarted(Some(Box::new(run)))
-    }
-}
-
 impl Future for ActionFuture {
     type Output = ToolOutput;
 

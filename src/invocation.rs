@@ -181,7 +181,7 @@ impl<'a> AgentLoop<'a> {
             match action {
                 Action::CallAgent { agent, message } => ActionFuture::Call(self.call_agent(id, agent, message)),
                 Action::UseTool { tool, arguments } => {
-                    ActionFuture::not_started(self.use_tool(id, call, tool, arguments))
+                    ActionFuture::NotStarted(Some(self.use_tool(id, call, tool, arguments)))
                 }
                 Action::Refuse { reason } => ActionFuture::Refused(self.refuse(call, &reason)),
             }
@@ -200,9 +200,9 @@ impl<'a> AgentLoop<'a> {
         Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()))
     }
 
-    fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> ToolRun {
+    fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> Box<ToolRun> {
         let deliver = Arc::clone(&self.deliver);
-        ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver }
+        Box::new(ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver })
     }
 
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {
