@@ -21,7 +21,6 @@ pub(crate) struct RuntimeObservers {
     sequence: AtomicU64,
     observers: AtomicUsize,
     streams: Mutex<Streams>,
-    records_content: bool,
 }
 
 #[derive(Default)]
@@ -33,15 +32,6 @@ struct Streams {
 }
 
 impl RuntimeObservers {
-    /// Observers without streams. With `records_content`, spans include the content of messages.
-    pub(crate) fn new(records_content: bool) -> Self {
-        Self { records_content, ..Self::default() }
-    }
-
-    pub(crate) fn records_content(&self) -> bool {
-        self.records_content
-    }
-
     /// The number of the next event.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed)
@@ -91,13 +81,7 @@ impl RuntimeObservers {
 /// A guard that keeps the streams of a runtime open. They end when the last guard is dropped. The runtime holds one,
 /// and so does each call without a parent while it is running. A value kept from a call that is over holds none, so it
 /// keeps no stream open.
-pub(crate) struct OpenStreams(Arc<RuntimeObservers>);
-
-impl OpenStreams {
-    pub(crate) fn of(observers: &Arc<RuntimeObservers>) -> Self {
-        Self(Arc::clone(observers))
-    }
-}
+pub(crate) struct OpenStreams(pub(crate) Arc<RuntimeObservers>);
 
 impl Drop for OpenStreams {
     fn drop(&mut self) {
@@ -206,12 +190,6 @@ impl Drop for Events {
         {
             drop(observers.change(|streams| streams.sinks.try_remove(key)));
         }
-    }
-}
-
-impl std::fmt::Debug for RuntimeObservers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RuntimeObservers")
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum Peer {
 
 impl Router {
     pub(crate) fn new(providers: Providers, tools: Toolbox, call_ids: CallIdSource, root: Scope) -> Self {
-        let streams = Arc::new(OpenStreams::of(root.runtime_observers()));
+        let streams = Arc::new(OpenStreams(Arc::clone(root.runtime_observers())));
         Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root, streams }
     }
 

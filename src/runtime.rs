@@ -14,7 +14,7 @@ use crate::caller::Answerer;
 use crate::content::Content;
 use crate::error::BuildError;
 use crate::name::{self, CALL_AGENT, FINISH, Name, USER};
-use crate::observers::{Events, RuntimeObservers};
+use crate::observers::Events;
 use crate::provider::Provider;
 use crate::router::{Peer, Providers, Router};
 use crate::scope::Scope;
@@ -290,7 +290,7 @@ impl RuntimeBuilder {
         let (tools, _) =
             Toolbox::new(builtin::specs()).replace(&[], &with_specs(self.tools)?).map_err(tool_name_taken)?;
         let threads = BlockingThreads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
-        let root = Scope::root(RuntimeObservers::new(self.records_content), threads);
+        let root = Scope::root(threads, self.records_content);
         let call_ids = CallIdSource::new(self.call_ids);
         let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;

@@ -33,13 +33,14 @@ struct Root {
     observers: Arc<RuntimeObservers>,
     threads: BlockingThreads,
     cancellation: CancellationToken,
+    records_content: bool,
 }
 
 impl Scope {
-    /// A scope without a parent.
-    pub(crate) fn root(observers: RuntimeObservers, threads: BlockingThreads) -> Self {
+    /// A scope without a parent. With `records_content`, spans include the content of messages.
+    pub(crate) fn root(threads: BlockingThreads, records_content: bool) -> Self {
         let cancellation = CancellationToken::new();
-        let root = Root { observers: Arc::new(observers), threads, cancellation: cancellation.clone() };
+        let root = Root { observers: Arc::default(), threads, cancellation: cancellation.clone(), records_content };
         Self(Arc::new(Shared { cancellation, observers: None, tracker: Arc::default(), root: Arc::new(root) }))
     }
 
@@ -117,7 +118,7 @@ impl Scope {
     }
 
     pub(crate) fn records_content(&self) -> bool {
-        self.runtime_observers().records_content()
+        self.0.root.records_content
     }
 
     /// Emits an event of the call that `forward` began, to the log and to streams. Without observers it costs nothing.
@@ -236,13 +237,10 @@ impl Tracker {
     /// Waits until no call is alive, after all were cancelled. Calls that do not end, because their tokio runtime is
     /// not driven or their thread is blocked, get their outcome here.
     pub(crate) async fn wait_or_stalled(&self) {
-        let is_stalled = tokio::select! {
+        tokio::select! {
             biased;
-            () = self.wait() => false,
-            () = self.stalled() => true,
-        };
-        if is_stalled {
-            self.close();
+            () = self.wait() => {}
+            () = self.stalled() => self.close(),
         }
     }
 
