@@ -3,16 +3,16 @@
 //! Arguments are text until [`arguments`] has parsed them. Nothing is guessed or repaired that could change what a tool
 //! is asked to do.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 use crate::name::{CALL_AGENT, FINISH, Name};
-use crate::tool_call::{Arguments, ToolSpec};
+use crate::tool::parameters;
+use crate::tool_call::{Arguments, CallAgent, Finish, ToolSpec};
 
 /// The maximum length of arguments that are parsed, in bytes.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = 16 << 20;
@@ -24,38 +24,20 @@ pub(crate) fn specs() -> [ToolSpec; 2] {
             name: CALL_AGENT.into(),
             description: "Call another agent. The agent will process your message and return a result when done."
                 .into(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "agent_name": {"type": "string", "description": "Name of the agent to call"},
-                    "message": {"type": "string", "description": "Message to send to the agent"},
-                },
-                "required": ["agent_name", "message"],
-            }),
+            parameters: parameters::<CallAgent>(),
         },
         ToolSpec {
             name: FINISH.into(),
             description:
                 "Finish the current task and return a result to the caller. The caller may be a user or another agent."
                     .into(),
-            parameters: json!({
-                "type": "object",
-                "properties": {"message": {"type": "string", "description": "Result message to return"}},
-                "required": ["message"],
-            }),
+            parameters: parameters::<Finish>(),
         },
     ]
 }
 
 /// Reads the arguments of `call_agent`: the agent's name and the message.
 pub(crate) fn call_agent(written: &str) -> Result<(Name, Arc<str>), String> {
-    #[derive(Deserialize)]
-    struct CallAgent<'a> {
-        #[serde(borrow)]
-        agent_name: Cow<'a, str>,
-        #[serde(borrow)]
-        message: Cow<'a, str>,
-    }
     if let Some(CallAgent { agent_name, message }) = parse_exact(written) {
         return Ok((agent_name.into(), message.into()));
     }
@@ -65,11 +47,6 @@ pub(crate) fn call_agent(written: &str) -> Result<(Name, Arc<str>), String> {
 
 /// Reads the arguments of `finish`: the answer.
 pub(crate) fn finish(written: &str) -> Result<Arc<str>, String> {
-    #[derive(Deserialize)]
-    struct Finish<'a> {
-        #[serde(borrow)]
-        message: Cow<'a, str>,
-    }
     match parse_exact(written) {
         Some(Finish { message }) => Ok(message.into()),
         None => text(&mut arguments(written)?, "message").map(Into::into),
@@ -194,7 +171,17 @@ impl<'de> Visitor<'de> for JsonVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::sync::Mutex;
+
+    #[test]
+    fn the_parameters_are_offered_in_these_bytes() {
+        let [call_agent, finish] = specs().map(|spec| spec.parameters.to_string());
+        let expected = r#"{"type":"object","properties":{"agent_name":{"type":"string","description":"Name of the agent to call"},"message":{"type":"string","description":"Message to send to the agent"}},"required":["agent_name","message"]}"#;
+        assert_eq!(call_agent, expected);
+        let expected = r#"{"type":"object","properties":{"message":{"type":"string","description":"Result message to return"}},"required":["message"]}"#;
+        assert_eq!(finish, expected);
+    }
 
     fn check(written: &str, expected: Result<Value, &str>) {
         match (arguments(written), expected) {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::content::Attachment;
-use crate::tool_call::ToolCall;
+use crate::name::{CALL_AGENT, FINISH};
+use crate::tool_call::{CallAgent, Finish, ToolCall};
 
 /// The reply of a model.
 ///
@@ -44,11 +45,7 @@ impl Reply {
 
     /// A reply that calls `finish`.
     pub fn finish(message: &str) -> Self {
-        #[derive(Serialize)]
-        struct Finish<'a> {
-            message: &'a str,
-        }
-        Self::default().and_call("finish", &Finish { message })
+        Self::default().and_call(FINISH, &Finish { message: message.into() })
     }
 
     /// A reply that calls an agent.
@@ -64,12 +61,7 @@ impl Reply {
     /// The same reply, with one more call of an agent.
     #[must_use]
     pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
-        #[derive(Serialize)]
-        struct CallAgent<'a> {
-            agent_name: &'a str,
-            message: &'a str,
-        }
-        self.and_call("call_agent", &CallAgent { agent_name: agent, message })
+        self.and_call(CALL_AGENT, &CallAgent { agent_name: agent.into(), message: message.into() })
     }
 
     /// The same reply, with one more call of a tool.

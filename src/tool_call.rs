@@ -1,9 +1,11 @@
 //! Specifications of tools, tool calls, and their outputs. Pure.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -47,6 +49,25 @@ impl ToolCall {
     pub fn new(id: impl Into<ToolCallId>, name: impl Into<Name>, arguments: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: arguments.into(), malformed: None }
     }
+}
+
+/// The arguments of the tool `call_agent`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct CallAgent<'a> {
+    /// Name of the agent to call
+    #[serde(borrow)]
+    pub(crate) agent_name: Cow<'a, str>,
+    /// Message to send to the agent
+    #[serde(borrow)]
+    pub(crate) message: Cow<'a, str>,
+}
+
+/// The arguments of the tool `finish`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Finish<'a> {
+    /// Result message to return
+    #[serde(borrow)]
+    pub(crate) message: Cow<'a, str>,
 }
 
 /// The output of a tool call, as the model reads it.
