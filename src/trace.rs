@@ -78,13 +78,7 @@ impl Log {
     #[must_use]
     pub fn tree(&self) -> CallTree {
         let mut tree = CallTree::default();
-        for entry in &*self.entries {
-            match entry {
-                LogEntry::Forward(forward) => tree.record_forward(forward),
-                LogEntry::Return(answer) => tree.record_return(answer),
-                LogEntry::Usage(call_id, usage) => tree.record_usage(*call_id, **usage),
-            }
-        }
+        self.entries.iter().for_each(|entry| tree.add(entry));
         tree
     }
 }
@@ -150,40 +144,36 @@ pub struct CallNode {
 impl CallTree {
     /// Adds one more event to the tree. Events must come in the order in which they happened.
     pub fn record(&mut self, event: &Event) {
-        match &event.kind {
-            EventKind::Forward { forward } => self.record_forward(forward),
-            EventKind::Return { answer } => self.record_return(answer),
-            EventKind::ToolEnd { .. } => self.change(event.call_id, |call| call.tools += 1),
-            kind => {
-                if let Some(usage) = request_usage(kind) {
-                    self.change(event.call_id, |call| call.turns += 1);
-                    self.record_usage(event.call_id, usage.unwrap_or_default());
-                }
-            }
+        if let EventKind::ToolEnd { .. } = event.kind {
+            self.change(event.call_id, |call| call.tools += 1);
+        }
+        if request_usage(&event.kind).is_some() {
+            self.change(event.call_id, |call| call.turns += 1);
+        }
+        if let Some(entry) = LogEntry::of(event) {
+            self.add(&entry);
         }
     }
 
-    fn record_forward(&mut self, forward: &Forward) {
-        let parent = forward.parent.and_then(|parent| self.places.get(&parent).copied());
-        self.places.insert(forward.call_id, self.calls.len());
-        self.calls.push(CallNode {
-            call_id: forward.call_id,
-            parent,
-            depth: parent.map_or(0, |parent| self.calls[parent].depth + 1),
-            receiver: Arc::clone(&forward.receiver),
-            turns: 0,
-            tools: 0,
-            usage: Usage::default(),
-            answer: None,
-        });
-    }
-
-    fn record_return(&mut self, answer: &Arc<Return>) {
-        self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer)));
-    }
-
-    fn record_usage(&mut self, call_id: CallId, usage: Usage) {
-        self.change(call_id, |call| call.usage = call.usage + usage);
+    fn add(&mut self, entry: &LogEntry) {
+        match entry {
+            LogEntry::Forward(forward) => {
+                let parent = forward.parent.and_then(|parent| self.places.get(&parent).copied());
+                self.places.insert(forward.call_id, self.calls.len());
+                self.calls.push(CallNode {
+                    call_id: forward.call_id,
+                    parent,
+                    depth: parent.map_or(0, |parent| self.calls[parent].depth + 1),
+                    receiver: Arc::clone(&forward.receiver),
+                    turns: 0,
+                    tools: 0,
+                    usage: Usage::default(),
+                    answer: None,
+                });
+            }
+            LogEntry::Return(answer) => self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer))),
+            LogEntry::Usage(call_id, usage) => self.change(*call_id, |call| call.usage = call.usage + **usage),
+        }
     }
 
     fn change(&mut self, call_id: CallId, change: impl FnOnce(&mut CallNode)) {
