@@ -11,7 +11,7 @@ use crate::call_id::CallId;
 use crate::error::CallError;
 
 /// The source of the ids of calls that have no parent: random ones, unless a source was given.
-pub(crate) struct CallIdSource(Option<Given>);
+pub(crate) struct CallIdSource(Option<Arc<Given>>);
 
 struct Given {
     /// Borrowed while it runs. A call that it makes itself finds it borrowed.
@@ -25,7 +25,8 @@ pub(crate) type DrawId = Box<dyn FnMut() -> CallId + Send>;
 
 impl CallIdSource {
     pub(crate) fn new(given: Option<DrawId>) -> Self {
-        Self(given.map(|source| Given { source: ReentrantMutex::new(RefCell::new(source)), open: Mutex::default() }))
+        let source = |source| Given { source: ReentrantMutex::new(RefCell::new(source)), open: Mutex::default() };
+        Self(given.map(source).map(Arc::new))
     }
 
     /// Returns the next id, or a random one if the source itself makes the call.
@@ -40,11 +41,11 @@ impl CallIdSource {
     /// # Errors
     ///
     /// When the id is reserved already.
-    pub(crate) fn reserve(self: &Arc<Self>, id: CallId) -> Result<Option<Box<ReservedId>>, CallError> {
+    pub(crate) fn reserve(&self, id: CallId) -> Result<Option<Box<ReservedId>>, CallError> {
         match &self.0 {
             None => Ok(None),
             Some(given) if given.open.lock().insert(id) => {
-                Ok(Some(Box::new(ReservedId { source: Arc::clone(self), id })))
+                Ok(Some(Box::new(ReservedId { given: Arc::clone(given), id })))
             }
             Some(_) => Err(CallError::IdInUse { call_id: id }),
         }
@@ -53,15 +54,13 @@ impl CallIdSource {
 
 /// The id of a call that a user began, reserved until this is dropped.
 pub(crate) struct ReservedId {
-    source: Arc<CallIdSource>,
+    given: Arc<Given>,
     id: CallId,
 }
 
 impl Drop for ReservedId {
     fn drop(&mut self) {
-        if let Some(given) = &self.source.0 {
-            given.open.lock().remove(&self.id);
-        }
+        self.given.open.lock().remove(&self.id);
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Router {
     pub(crate) registry: Registry<Peer>,
     providers: Providers,
     /// The source of the ids of calls that have no parent.
-    pub(crate) call_ids: Arc<CallIdSource>,
+    pub(crate) call_ids: CallIdSource,
     /// The parent of the scopes of all calls.
     pub(crate) root: Scope,
     streams: Arc<OpenStreams>,
@@ -46,7 +46,7 @@ pub(crate) enum Peer {
 impl Router {
     pub(crate) fn new(providers: Providers, tools: Toolbox, call_ids: CallIdSource, root: Scope) -> Self {
         let streams = Arc::new(OpenStreams(Arc::clone(root.runtime_observers())));
-        Self { registry: Registry::new(tools), providers, call_ids: Arc::new(call_ids), root, streams }
+        Self { registry: Registry::new(tools), providers, call_ids, root, streams }
     }
 
     /// Returns an agent as a peer, if its provider is registered.
