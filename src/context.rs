@@ -156,7 +156,11 @@ impl Context {
 
     /// The attachments of all replies of this invocation so far, followed by `last`.
     pub(crate) fn attachments(&self, last: Vec<Attachment>) -> Vec<Attachment> {
-        self.messages.iter().flat_map(ChatMessage::attachments).cloned().chain(last).collect()
+        let earlier = self.messages.iter().filter_map(|message| match message {
+            ChatMessage::Assistant { attachments, .. } => Some(attachments),
+            _ => None,
+        });
+        earlier.flatten().cloned().chain(last).collect()
     }
 
     /// The tool calls of the last reply.
@@ -246,13 +250,6 @@ impl ChatMessage {
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
         let (attachments, tool_calls) = Default::default();
         Self::Assistant { text: Some(text.into()), reasoning: None, attachments, tool_calls, opaque: None }
-    }
-
-    fn attachments(&self) -> &[Attachment] {
-        match self {
-            Self::Assistant { attachments, .. } => attachments,
-            Self::User(_) | Self::Tool { .. } => &[],
-        }
     }
 
     fn tool_calls(&self) -> &[ToolCall] {
