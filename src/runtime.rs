@@ -53,7 +53,7 @@ impl Runtime {
     /// [`CallError::NameTaken`](crate::CallError::NameTaken).
     #[must_use]
     pub fn user(&self, name: impl Into<Name>) -> User {
-        User::new(Arc::clone(&self.router), name.into())
+        User { router: Arc::clone(&self.router), name: name.into() }
     }
 
     /// Adds an agent. Invocations that are running do not see it in their prompts.
@@ -117,7 +117,7 @@ impl Runtime {
     /// Removes tools and appends others, in one step. Returns the number of tools removed.
     pub(crate) fn replace_tools(&self, leaving: &[Name], joining: Vec<Arc<dyn Tool>>) -> Result<usize, BuildError> {
         let joining = with_specs(joining)?;
-        self.router.registry.replace_tools(leaving, &joining).map_err(tool_name_taken)
+        self.router.registry.replace_tools(leaving, &joining).map_err(name_taken("tool"))
     }
 
     /// Removes the agent, actor or user of that name; returns `false` if there is none. Calls that it serves continue;
@@ -285,10 +285,10 @@ impl RuntimeBuilder {
         let mut providers = Providers::default();
         for (name, provider) in self.providers {
             check_name("provider", &name, &[])?;
-            providers.insert(&Arc::clone(&name), (name, provider)).map_err(|name| name_taken("provider", name))?;
+            providers.insert(&Arc::clone(&name), (name, provider)).map_err(name_taken("provider"))?;
         }
         let (tools, _) =
-            Toolbox::new(builtin::specs()).replace(&[], &with_specs(self.tools)?).map_err(tool_name_taken)?;
+            Toolbox::new(builtin::specs()).replace(&[], &with_specs(self.tools)?).map_err(name_taken("tool"))?;
         let threads = BlockingThreads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
         let root = Scope::root(threads, self.records_content);
         let call_ids = CallIdSource::new(self.call_ids);
@@ -321,7 +321,7 @@ fn join(router: &Router, joining: impl IntoIterator<Item = NewPeer>) -> Result<(
         }
     };
     let peers = joining.into_iter().map(check).collect::<Result<_, BuildError>>()?;
-    router.registry.join(peers).map_err(|name| name_taken("agent, actor or user", name))
+    router.registry.join(peers).map_err(name_taken("agent, actor or user"))
 }
 
 /// Returns the tools with their specifications, after checking those.
@@ -344,10 +344,6 @@ fn check_name(what: &'static str, name: &Name, reserved: &[&str]) -> Result<(), 
     }
 }
 
-fn name_taken(what: &'static str, name: Name) -> BuildError {
-    BuildError::Name { what, name, reason: "the name is taken" }
-}
-
-fn tool_name_taken(name: Name) -> BuildError {
-    name_taken("tool", name)
+fn name_taken(what: &'static str) -> impl Fn(Name) -> BuildError {
+    move |name| BuildError::Name { what, name, reason: "the name is taken" }
 }

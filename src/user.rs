@@ -30,15 +30,11 @@ const EVENTS_WAITING: usize = 65_536;
 /// A user of a runtime, with a name. Cheap to clone; several users may have the same name.
 #[derive(Clone)]
 pub struct User {
-    router: Arc<Router>,
-    name: Name,
+    pub(crate) router: Arc<Router>,
+    pub(crate) name: Name,
 }
 
 impl User {
-    pub(crate) fn new(router: Arc<Router>, name: Name) -> Self {
-        Self { router, name }
-    }
-
     /// Returns a call of `agent`, to await or to observe. Like every future, it does nothing until then.
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
