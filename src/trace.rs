@@ -207,20 +207,17 @@ fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
 
 impl fmt::Display for CallTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The children of each call in order, as linked lists: the first child of each call, and the next sibling of
-        // each child.
-        let (mut first, mut next) = (vec![None; self.calls.len()], vec![None; self.calls.len()]);
-        let mut open = Vec::new();
+        // From last to first, as they are put on the stack of open calls.
+        let (mut children, mut open) = (vec![Vec::new(); self.calls.len()], Vec::new());
         for (place, call) in self.calls.iter().enumerate().rev() {
             match call.parent {
-                Some(parent) => next[place] = first[parent].replace(place),
+                Some(parent) => children[parent].push(place),
                 None => open.push(place),
             }
         }
         while let Some(place) = open.pop() {
             writeln!(f, "{}", self.calls[place])?;
-            open.extend(next[place]);
-            open.extend(first[place]);
+            open.append(&mut children[place]);
         }
         Ok(())
     }
