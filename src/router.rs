@@ -75,12 +75,6 @@ impl Router {
         Ok(Parent::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.reserve(call_id)? })
     }
 
-    /// Returns whether a user that answers calls has that name.
-    #[cfg(feature = "mcp-server")]
-    pub(crate) fn is_user(&self, name: &str) -> bool {
-        matches!(self.registry.find(name).0, Some((_, Peer::User(_))))
-    }
-
     /// Returns whether a user may call under that name.
     pub(crate) fn is_free_for_a_user(&self, name: &str) -> bool {
         name::problem_of_user(name).is_none() && matches!(self.registry.find(name).0, None | Some((_, Peer::User(_))))

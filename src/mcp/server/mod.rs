@@ -193,7 +193,7 @@ impl AgentServer {
     fn shows(&self, name: &str) -> bool {
         match &self.agents {
             Some(chosen) => chosen.iter().any(|chosen| **chosen == *name),
-            None => !self.runtime.router.is_user(name),
+            None => !matches!(self.runtime.router.registry.find(name).0, Some((_, router::Peer::User(_)))),
         }
     }
 
