@@ -25,7 +25,8 @@ pub struct Context {
     #[serde(skip)]
     ids: Option<HashSet<ToolCallId>>,
     #[serde(skip)]
-    memo: Memo,
+    #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
+    pub(crate) memo: Memo,
 }
 
 impl Context {
@@ -87,12 +88,6 @@ impl Context {
     #[cfg(feature = "prompt_tools")]
     pub(crate) fn parts(&self) -> (&Arc<[ChatMessage]>, &[ChatMessage]) {
         (&self.history, &self.messages)
-    }
-
-    /// The place where a provider keeps its encoding of these messages.
-    #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
-    pub(crate) fn memo(&self) -> &Memo {
-        &self.memo
     }
 
     /// The number of replies that the model has given in this invocation so far.

@@ -29,7 +29,7 @@ pub(crate) fn encode<W: WireFormat>(
 
 fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Profile) -> serde_json::Result<Bytes> {
     let context = &request.context;
-    let kept = context.memo().take::<Encoded<W>>().filter(|kept| kept.expect == expect);
+    let kept = context.memo.take::<Encoded<W>>().filter(|kept| kept.expect == expect);
     let (mut out, encoded) = match kept {
         Some(kept) => {
             // The bytes are not shared any more, unless an earlier request is still in flight.
@@ -44,7 +44,7 @@ fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Pro
     out.put_slice(END);
     let body = out.freeze();
     let messages = context.messages().count();
-    context.memo().put(Encoded::<W> { expect, body: body.clone(), messages, format: std::marker::PhantomData });
+    context.memo.put(Encoded::<W> { expect, body: body.clone(), messages, format: std::marker::PhantomData });
     Ok(body)
 }
 

@@ -192,7 +192,7 @@ impl<P: Provider> PromptTools<P> {
 
     async fn ask_in_text(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let prepared = self.prepared(&request.tools);
-        let memo = request.context.memo();
+        let memo = &request.context.memo;
         let begin = || Transcript::of(request, &prepared.prompt, self.template.taught());
         let mut transcript = memo.take().unwrap_or_else(begin);
         let asked = transcript.up_to_date(&request.context);
