@@ -86,10 +86,14 @@ impl Registration {
             let ours: HashSet<&Name> = leaving.iter().collect();
             let theirs = snapshot.tools.names().filter(|name| !ours.contains(name));
             let theirs: HashSet<&str> = theirs.map(|name| &**name).collect();
-            names::offer(&named, |name| match () {
-                () if theirs.contains(name) || is_reserved(name, &[CALL_AGENT, FINISH]) => Some("a tool"),
-                () if snapshot.roster.contains(name) || is_reserved(name, &[USER]) => Some("an agent, actor or user"),
-                () => None,
+            names::offer(&named, |name| {
+                if theirs.contains(name) || is_reserved(name, &[CALL_AGENT, FINISH]) {
+                    Some("a tool")
+                } else if snapshot.roster.contains(name) || is_reserved(name, &[USER]) {
+                    Some("an agent, actor or user")
+                } else {
+                    None
+                }
             })
         };
         let (mut joining, mut has, mut refused) = (Vec::<Arc<dyn Tool>>::new(), Vec::new(), Vec::new());

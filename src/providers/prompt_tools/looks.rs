@@ -151,10 +151,12 @@ pub(super) fn code_looks(text: &str, tools: &OfferedTools, is_whole: bool) -> Lo
     let is_end = |c: char| !c.is_alphanumeric() && !"_-.".contains(c);
     let word = inside.split(is_end).next().unwrap_or_default();
     let behind = inside[word.len()..].trim_start();
-    match () {
-        () if behind.is_empty() && !is_whole && (word.is_empty() || tools.begins(word)) => Lookahead::Incomplete,
-        () if behind.starts_with('(') && tools.contains(word) => Lookahead::Call,
-        () => Lookahead::Text,
+    if behind.is_empty() && !is_whole && (word.is_empty() || tools.begins(word)) {
+        Lookahead::Incomplete
+    } else if behind.starts_with('(') && tools.contains(word) {
+        Lookahead::Call
+    } else {
+        Lookahead::Text
     }
 }
 

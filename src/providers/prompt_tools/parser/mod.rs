@@ -609,10 +609,12 @@ impl Parser {
             return Is::Meant;
         }
         let lead = self.lead();
-        match () {
-            () if lead.is_shown() => Is::Quoted,
-            () if lead.tells() => Is::Told,
-            () => Is::Meant,
+        if lead.is_shown() {
+            Is::Quoted
+        } else if lead.tells() {
+            Is::Told
+        } else {
+            Is::Meant
         }
     }
 
