@@ -115,7 +115,7 @@ async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
         }
         Callee::User(answerer) => answerer.answer(Arc::clone(&call.forward)).instrument(span.span.clone()).await,
     };
-    span.record_result(&result);
+    span.record_result(&result, &call.scope);
     result
 }
 

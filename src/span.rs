@@ -19,7 +19,6 @@ use crate::tool_call::{ToolCall, ToolOutput};
 /// The span of one invocation. A span that ends without a result was cancelled.
 pub(crate) struct InvocationSpan {
     pub(crate) span: Span,
-    records_content: bool,
     is_over: bool,
 }
 
@@ -38,18 +37,17 @@ impl InvocationSpan {
             agentouto.call.sender = %forward.sender,
             error.type = Empty,
         );
-        let records_content = scope.records_content();
-        if records_content {
+        if scope.records_content() {
             span.record("gen_ai.input.messages", display(&forward.content));
         }
-        Self { span, records_content, is_over: false }
+        Self { span, is_over: false }
     }
 
     /// Records how the invocation ended.
-    pub(crate) fn record_result(mut self, result: &Result<Content, CallError>) {
+    pub(crate) fn record_result(mut self, result: &Result<Content, CallError>, scope: &Scope) {
         self.is_over = true;
         match result {
-            Ok(content) if self.records_content => {
+            Ok(content) if scope.records_content() => {
                 self.span.record("gen_ai.output.messages", display(content));
             }
             Ok(_) => {}

@@ -39,13 +39,12 @@ impl User {
     pub fn forward(&self, agent: impl Into<Name>, content: impl Into<Content>) -> Call {
         let forward = self.compose(agent.into(), content.into());
         let scope = self.router.root.held_child();
-        let cancellation = scope.cancel_on_drop();
         Call {
             call_id: forward.call_id,
             state: State::Unsent(forward, Arc::clone(&self.router)),
+            _cancellation: scope.cancel_on_drop(),
             scope,
             events: None,
-            _cancellation: cancellation,
         }
     }
 
