@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
     caller: AtomicWaker,
     parent: Mutex<Option<Parent>>,
     /// The key of the call in its tracker.
-    place: OnceLock<usize>,
+    place: usize,
 }
 
 /// The value that a call holds until it is over.
@@ -54,19 +54,20 @@ const OVER: u8 = 3;
 impl Outcome {
     /// Opens the call of a Forward that is about to be sent. The call is over when the last token is dropped.
     pub(crate) fn open(forward: Arc<Forward>, scope: Scope, parent: Parent) -> CallToken {
-        let outcome = Arc::new(Self {
-            forward,
-            scope,
-            tokens: AtomicUsize::new(1),
-            result: OnceLock::new(),
-            phase: AtomicU8::new(UNSENT),
-            caller: AtomicWaker::new(),
-            parent: Mutex::new(Some(parent)),
-            place: OnceLock::new(),
-        });
-        let open = Arc::downgrade(&outcome) as Weak<dyn Open>;
-        let _ = outcome.place.set(outcome.scope.tracker().insert(open));
-        CallToken(outcome)
+        CallToken(Arc::new_cyclic(|outcome: &Weak<Self>| {
+            // The tracker counts the call from here on. It has no use for a call that is not sent yet.
+            let place = scope.tracker().insert(Weak::<Self>::clone(outcome));
+            Self {
+                forward,
+                scope,
+                tokens: AtomicUsize::new(1),
+                result: OnceLock::new(),
+                phase: AtomicU8::new(UNSENT),
+                caller: AtomicWaker::new(),
+                parent: Mutex::new(Some(parent)),
+                place,
+            }
+        }))
     }
 
     /// Marks the Forward as sent, and emits its event to the log and to streams.
@@ -158,9 +159,7 @@ impl Outcome {
             UNSENT => self.scope.emit_to_log(&self.forward, answer),
             _ => self.scope.emit(&self.forward, answer),
         }
-        if let Some(place) = self.place.get() {
-            self.scope.tracker().remove(*place);
-        }
+        self.scope.tracker().remove(self.place);
         // Before the caller is woken, because it would see a part that is still alive.
         let next = match self.parent.lock().take() {
             Some(Parent::Call(token)) => token.give_up(),
