@@ -114,7 +114,8 @@ impl ReplyPort {
             self.call.withdraw();
             self.end_part();
         }
-        self.call.resolve(result.map(Into::into));
+        let forward = &self.call.forward;
+        self.call.resolve(result.and_then(|answer| forward.fit(answer.into())));
     }
 
     fn end_part(&self) {

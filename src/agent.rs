@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::answer_type::AnswerType;
 use crate::name::Name;
 
 /// The description of an agent. All agents have the same interface, and any agent can call any agent.
@@ -42,6 +43,10 @@ pub struct Agent {
     /// messages.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+    /// The type of all its answers, see [`Agent::answers`]. Default: text. Serialised as a JSON Schema, and not read
+    /// back.
+    #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub answer_type: Option<AnswerType>,
 }
 
 impl Agent {
@@ -57,6 +62,7 @@ impl Agent {
             max_output_tokens: None,
             reasoning: None,
             extra: Map::new(),
+            answer_type: None,
         }
     }
 

@@ -10,9 +10,9 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
+use crate::answer_type::AnswerType;
 use crate::name::{CALL_AGENT, FINISH, Name};
-use crate::tool::parameters;
-use crate::tool_call::{Arguments, CallAgent, Finish, ToolSpec};
+use crate::tool_call::{Arguments, CallAgent, Finish, ToolSpec, schema_of};
 
 /// The maximum length of arguments that are parsed, in bytes.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = 16 << 20;
@@ -24,16 +24,28 @@ pub(crate) fn specs() -> [ToolSpec; 2] {
             name: CALL_AGENT.into(),
             description: "Call another agent. The agent will process your message and return a result when done."
                 .into(),
-            parameters: parameters::<CallAgent>(),
+            parameters: schema_of::<CallAgent>(),
         },
-        ToolSpec {
-            name: FINISH.into(),
-            description:
-                "Finish the current task and return a result to the caller. The caller may be a user or another agent."
-                    .into(),
-            parameters: parameters::<Finish>(),
-        },
+        text_finish(),
     ]
+}
+
+/// The specification of a `finish` that takes a text.
+pub(crate) fn text_finish() -> ToolSpec {
+    finish_spec(schema_of::<Finish>())
+}
+
+/// The specification of `finish`, with the parameters that the answer consists of.
+fn finish_spec(parameters: Value) -> ToolSpec {
+    let description =
+        "Finish the current task and return a result to the caller. The caller may be a user or another agent.".into();
+    ToolSpec { name: FINISH.into(), description, parameters }
+}
+
+/// Returns the specifications with a `finish` that takes an answer of this type.
+pub(crate) fn with_answer_type(specs: &[ToolSpec], answer_type: &AnswerType) -> Arc<[ToolSpec]> {
+    let others = specs.iter().filter(|spec| *spec.name != *FINISH).cloned();
+    others.chain([finish_spec(answer_type.0.parameters())]).collect()
 }
 
 /// Reads the arguments of `call_agent`: the agent's name and the message.
@@ -45,8 +57,11 @@ pub(crate) fn call_agent(written: &str) -> Result<(Name, Arc<str>), String> {
     Ok((text(&mut arguments, "agent_name")?.into(), text(&mut arguments, "message")?.into()))
 }
 
-/// Reads the arguments of `finish`: the answer.
-pub(crate) fn finish(written: &str) -> Result<Arc<str>, String> {
+/// Reads the arguments of `finish`: the answer, which must be of the type, if there is one.
+pub(crate) fn finish(written: &str, answer_type: Option<&AnswerType>) -> Result<Arc<str>, String> {
+    if let Some(answer_type) = answer_type {
+        return answer_type.0.of_arguments(arguments(written)?);
+    }
     match parse_exact(written) {
         Some(Finish { message }) => Ok(message.into()),
         None => text(&mut arguments(written)?, "message").map(Into::into),
@@ -262,12 +277,12 @@ mod tests {
 
     #[test]
     fn finish_and_call_agent_take_what_is_not_text_as_its_text() {
-        assert_eq!(finish(r#"{"message": 42}"#), Ok("42".into()));
-        assert_eq!(finish(r#"{"message": {"a": 1}}"#), Ok(r#"{"a":1}"#.into()));
-        assert_eq!(finish(r#"{"message": "a\nb", "more": 1}"#), Ok("a\nb".into()));
-        assert_eq!(finish(r#"{"message": "a", "message": "b"}"#), Ok("b".into()));
-        assert_eq!(finish(r#"["a"]"#), Err("the arguments must be a JSON object, not an array".to_owned()));
-        assert_eq!(finish("{}"), Err("missing required argument `message`".to_owned()));
+        assert_eq!(finish(r#"{"message": 42}"#, None), Ok("42".into()));
+        assert_eq!(finish(r#"{"message": {"a": 1}}"#, None), Ok(r#"{"a":1}"#.into()));
+        assert_eq!(finish(r#"{"message": "a\nb", "more": 1}"#, None), Ok("a\nb".into()));
+        assert_eq!(finish(r#"{"message": "a", "message": "b"}"#, None), Ok("b".into()));
+        assert_eq!(finish(r#"["a"]"#, None), Err("the arguments must be a JSON object, not an array".to_owned()));
+        assert_eq!(finish("{}", None), Err("missing required argument `message`".to_owned()));
         assert_eq!(call_agent(r#"{"agent_name": "b", "message": "x"}"#), Ok(("b".into(), "x".into())));
         assert_eq!(call_agent(r#"{"agent_name": "b"}"#), Err("missing required argument `message`".to_owned()));
     }

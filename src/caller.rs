@@ -20,7 +20,11 @@ pub struct Caller(pub(crate) Arc<dyn CallAgent>);
 
 /// The implementation behind a [`Caller`].
 pub(crate) trait CallAgent: Send + Sync {
-    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>>;
+    /// Returns the Forward of a call, with its id.
+    fn forward(&self, agent: Name, content: Content) -> Forward;
+
+    /// Sends a Forward when the future is first polled.
+    fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>>;
 
     /// Reports the progress of a tool to observers, if the caller is that of a tool.
     fn progress(&self, _: &ToolCallId, _: Progress) {}
@@ -35,7 +39,7 @@ pub(crate) trait CallAgent: Send + Sync {
 pub(crate) type ToolWork = BoxFuture<'static, Result<Content, ToolError>>;
 
 impl Caller {
-    /// Calls `agent` and returns its answer.
+    /// Calls `agent` and returns its answer. It is a shorthand for [`Caller::forward`] without any option.
     ///
     /// The call is sent when the future is first polled, which must happen within a tokio runtime. From then on the
     /// callee runs on its own, whether or not the future is polled again. Dropping the future cancels the call and
@@ -49,7 +53,7 @@ impl Caller {
         agent: impl Into<Name>,
         content: impl Into<Content>,
     ) -> BoxFuture<'static, Result<Content, CallError>> {
-        self.0.call_agent(agent.into(), content.into())
+        self.0.send(self.0.forward(agent.into(), content.into()))
     }
 }
 

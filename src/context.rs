@@ -78,7 +78,6 @@ impl Context {
     }
 
     /// Appends a message.
-    #[cfg(feature = "prompt_tools")]
     pub(crate) fn push(&mut self, message: ChatMessage) {
         self.turns += usize::from(matches!(message, ChatMessage::Assistant { .. }));
         self.messages.push(message);

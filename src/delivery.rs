@@ -178,9 +178,11 @@ pub(crate) struct ScopedCaller {
 }
 
 impl CallAgent for ScopedCaller {
-    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let Forward { call_id: parent, receiver: name, .. } = &*self.call.forward;
-        let forward = Forward::new(self.ids.draw(), Some(*parent), name, agent, content);
+    fn forward(&self, agent: Name, content: Content) -> Forward {
+        self.call.forward.below(self.ids.draw(), agent, content)
+    }
+
+    fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
         let (deliver, call, scope) = (Weak::clone(&self.deliver), Arc::clone(&self.call), self.scope.clone());
         let calling = async move {
             check_tokio(&forward.receiver)?;

@@ -2,6 +2,7 @@
 //! instead.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -78,9 +79,60 @@ pub enum CallError {
         /// The repeated id.
         call_id: CallId,
     },
+    /// The call, or a request to a model for it, would have exceeded a limit that a caller above set, see
+    /// [`Call::budget`](crate::Call::budget).
+    #[error("{}", what.exceeded(*limit))]
+    BudgetExceeded {
+        /// The limited resource.
+        what: Resource,
+        /// The limit, in the unit of the resource.
+        limit: u64,
+    },
+    /// The answer is not of the type that the caller expects, see [`Call::typed`](crate::Call::typed). A model was told
+    /// so three times before.
+    #[error("the answer of `{name}` does not fit: {problem}")]
+    Misfit {
+        /// The name of the callee.
+        name: Name,
+        /// The place in the answer, what was found there, and what was expected.
+        problem: Arc<str>,
+    },
     /// An error that an actor or a user returned.
     #[error("{0}")]
     Failed(Arc<str>),
+}
+
+/// A resource that a caller can limit for everything below a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Resource {
+    /// Tokens: input and output of all requests to models.
+    Tokens,
+    /// Requests to models, each retry included.
+    Requests,
+    /// Calls of agents, actors and users.
+    Calls,
+    /// Levels of calls below the limited call.
+    Depth,
+    /// Time since the call was sent, in milliseconds.
+    Time,
+    /// The price of all requests to models, in millionths of the currency of the prices.
+    Cost,
+}
+
+impl Resource {
+    /// The text of the error that a limit is exceeded.
+    fn exceeded(self, limit: u64) -> String {
+        match self {
+            Self::Tokens => format!("the budget of {limit} tokens is used up"),
+            Self::Requests => format!("the budget of {limit} requests to models is used up"),
+            Self::Calls => format!("the budget of {limit} calls is used up"),
+            Self::Depth => format!("the budget allows {limit} levels of calls"),
+            Self::Time => format!("the budget of {:?} is used up", Duration::from_millis(limit)),
+            Self::Cost => format!("the budget of {} for models is used up", limit as f64 / 1e6),
+        }
+    }
 }
 
 impl CallError {

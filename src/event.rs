@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::call_id::CallId;
+use crate::error::{CallError, Resource};
 use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::provider::{Delta, ProviderError};
@@ -46,6 +47,13 @@ pub enum EventKind {
         /// The name that was called.
         agent: Name,
     },
+    /// The call was not begun, because it would have exceeded a caller's [budget](crate::Call::budget).
+    Refused {
+        /// The name that was called.
+        agent: Name,
+        /// The error that its caller gets.
+        error: CallError,
+    },
     /// A request to a model began.
     ModelRequest {
         /// The number of the request within the call, from 1.
@@ -75,6 +83,27 @@ pub enum EventKind {
         error: ProviderError,
         /// The time from the request to the failure.
         latency: Duration,
+    },
+    /// A request to a model failed, and is sent again after a pause.
+    ModelRetry {
+        /// The error of the request.
+        error: ProviderError,
+        /// The time until the next request.
+        pause: Duration,
+    },
+    /// A request to a model failed, and another provider is asked.
+    ModelFallback {
+        /// The error of the request.
+        error: ProviderError,
+    },
+    /// Four fifths of a caller's [budget](crate::Call::budget), or all of it, are used.
+    Budget {
+        /// The limited resource.
+        what: Resource,
+        /// The amount used, in the unit of the resource.
+        used: u64,
+        /// The limit.
+        limit: u64,
     },
     /// The call ended while its model was still replying.
     ModelAborted {

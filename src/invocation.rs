@@ -10,6 +10,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::coop;
 use tracing::Instrument as _;
 
+use crate::answer_type::Expected;
+use crate::builtin;
 use crate::call_id::CallId;
 use crate::caller::Answerer;
 use crate::content::Content;
@@ -18,7 +20,6 @@ use crate::delivery::{Deliver, Delivery, Serve, StopHandle, end_after_grace};
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::fan_out::{ActionFuture, join_in_order};
-use crate::message::Forward;
 use crate::model_call;
 use crate::name::Name;
 use crate::outcome::{CallToken, Parent};
@@ -28,8 +29,8 @@ use crate::provider::{ProviderError, Request};
 use crate::reply::Reply;
 use crate::snapshot::{AgentEntry, Snapshot};
 use crate::span::InvocationSpan;
-use crate::tool::Tool;
 use crate::tool_call::{Arguments, ToolCall, ToolOutput};
+use crate::tool_interface::Tool;
 use crate::tool_run::ToolRun;
 use crate::turn::{self, Action, Step};
 
@@ -113,7 +114,10 @@ async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
             drop_catching(agent);
             result
         }
-        Callee::User(answerer) => answerer.answer(Arc::clone(&call.forward)).instrument(span.span.clone()).await,
+        Callee::User(answerer) => {
+            let answer = answerer.answer(Arc::clone(&call.forward)).instrument(span.span.clone()).await;
+            answer.and_then(|answer| call.forward.fit(answer))
+        }
     };
     span.record_result(&result, &call.scope);
     result
@@ -128,6 +132,7 @@ struct AgentLoop<'a> {
     /// Held so that other invocations of the agent share the prompt.
     _prompt: Arc<Prompt>,
     request: Request,
+    expected: Expected,
     /// The number of tool calls before those of the current turn.
     calls: u64,
 }
@@ -136,13 +141,17 @@ impl<'a> AgentLoop<'a> {
     fn new(call: &'a CallToken, entry: Arc<AgentEntry>, snapshot: Arc<Snapshot>, deliver: Arc<dyn Deliver>) -> Self {
         let forward = &call.forward;
         let prompt = snapshot.roster.prompt(&entry.agent);
+        let answer_type = forward.answer_type.clone().or_else(|| entry.agent.answer_type.clone());
+        let specs = snapshot.tools.specs();
+        let tools = answer_type.as_ref().map(|answer| builtin::with_answer_type(specs, answer));
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&entry.agent),
             context: Context::new(Arc::clone(&prompt.text), Arc::clone(&forward.history), forward.content.clone()),
-            tools: Arc::clone(snapshot.tools.specs()),
+            tools: tools.unwrap_or_else(|| Arc::clone(specs)),
         };
-        Self { call, entry, snapshot, deliver, _prompt: prompt, request, calls: 0 }
+        let expected = Expected::new(answer_type);
+        Self { call, entry, snapshot, deliver, _prompt: prompt, request, expected, calls: 0 }
     }
 
     /// The agent loop.
@@ -150,9 +159,10 @@ impl<'a> AgentLoop<'a> {
         loop {
             let reply = self.request_reply().await?;
             let Snapshot { roster, tools } = &*self.snapshot;
-            match turn::next(&mut self.request.context, reply, tools, roster) {
+            match turn::next(&mut self.request.context, reply, tools, roster, &mut self.expected) {
                 Step::Finish(answer) => return Ok(answer),
                 Step::Act(actions) => self.run_actions(actions).await?,
+                Step::Misfit(problem) => return Err(self.call.forward.misfit(problem)),
                 Step::Fail(error) => return Err(self.provider_failed(*error)),
             }
         }
@@ -162,7 +172,7 @@ impl<'a> AgentLoop<'a> {
     async fn request_reply(&self) -> Result<Reply, CallError> {
         // The loop must notice a cancellation even if the model and the tools answer at once.
         coop::consume_budget().await;
-        model_call::request(self.call, &self.request, &self.entry).await.map_err(|error| self.provider_failed(error))
+        model_call::request(self.call, &self.request, &self.entry).await
     }
 
     fn provider_failed(&self, error: ProviderError) -> CallError {
@@ -173,7 +183,7 @@ impl<'a> AgentLoop<'a> {
     async fn run_actions(&mut self, actions: Vec<Action>) -> Result<(), CallError> {
         // The model may have answered in the poll in which the call was cancelled.
         if self.call.scope.is_cancelled() {
-            return Err(CallError::Cancelled);
+            return Err(self.call.forward.run.cancelled());
         }
         let calls = self.request.context.last_tool_calls();
         let started = calls.iter().zip(actions).enumerate().map(|(nth, (call, action))| {
@@ -195,8 +205,7 @@ impl<'a> AgentLoop<'a> {
     }
 
     fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
-        let Forward { call_id: parent, receiver: name, .. } = &*self.call.forward;
-        let forward = Forward::new(call_id, Some(*parent), name, agent, message.into());
+        let forward = self.call.forward.below(call_id, agent, message.into());
         Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()))
     }
 

@@ -34,7 +34,10 @@ compile_error!(
 
 mod actor_peer;
 mod agent;
+mod answer_type;
+mod budget;
 mod builtin;
+mod call_builder;
 mod call_id;
 mod call_id_source;
 mod caller;
@@ -63,6 +66,7 @@ pub mod providers;
 mod redirects;
 mod reply;
 mod router;
+mod run_context;
 mod runtime;
 #[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
 mod schema;
@@ -75,20 +79,25 @@ mod spelling;
 mod threads;
 pub mod tool;
 mod tool_call;
+mod tool_interface;
 mod tool_run;
 mod toolbox;
 pub mod tools;
 mod trace;
 mod turn;
+mod typed;
 mod user;
 
 pub use actor_peer::{Incoming, ReplyPort};
 pub use agent::{Agent, Effort, Reasoning};
+pub use answer_type::AnswerType;
+pub use budget::{Budget, Price, Used};
+pub use call_builder::{Answer, CallBuilder};
 pub use call_id::CallId;
 pub use caller::{Answerer, Caller};
 pub use content::{Attachment, AttachmentKind, AttachmentSource, Content};
 pub use context::{ChatMessage, Context};
-pub use error::{BuildError, CallError};
+pub use error::{BuildError, CallError, Resource};
 pub use event::{Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
@@ -97,8 +106,9 @@ pub use name::Name;
 pub use observers::Events;
 pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, Request};
 pub use reply::{Reply, StopReason, Usage};
+pub use run_context::RunContext;
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use tool::{Tool, ToolContext};
 pub use tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+pub use tool_interface::{Tool, ToolContext};
 pub use trace::{CallNode, CallTree, Log, Message};
 pub use user::{Call, Report, RunError, User};

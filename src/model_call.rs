@@ -1,15 +1,20 @@
-//! One request to a model, with its events and its span.
+//! One request to a model, with its events, its span, and what it uses of the limits of callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::TryFutureExt as _;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tracing::Instrument as _;
 
+use crate::error::CallError;
 use crate::event::EventKind;
 use crate::outcome::Outcome;
 use crate::poll_timer::PollTimer;
-use crate::provider::{DeltaSink, ProviderError, Request};
+use crate::provider::{Attempts, DeltaSink, NextAttempt, ProviderError, ProviderErrorKind, Request};
 use crate::reply::Reply;
+use crate::run_context::Meter;
 use crate::snapshot::AgentEntry;
 use crate::span;
 
@@ -18,7 +23,12 @@ pub(crate) async fn request(
     call: &Outcome,
     request: &Request,
     AgentEntry { agent, provider_name, provider }: &AgentEntry,
-) -> Result<Reply, ProviderError> {
+) -> Result<Reply, CallError> {
+    let meter = call.forward.run.admission().map(|admission| Arc::clone(admission).meter());
+    if let Some(meter) = &meter {
+        meter.reserve(request).await?;
+    }
+    let attempts = CallAttempts { call, request, meter, refused: Mutex::default() };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
     let mut emit = |delta| call.emit_to_streams(|| EventKind::ModelDelta { delta });
@@ -28,18 +38,44 @@ pub(crate) async fn request(
     };
     let span = span::chat_span(request, provider_name);
     let begun = Instant::now();
-    let mut guard = ModelCallGuard { call, begun, deltas, is_over: false };
+    let mut guard = ModelCallGuard { attempts: &attempts, begun, deltas: deltas.attempts(&attempts), is_over: false };
     let replying = provider.reply(request, &mut guard.deltas);
     let (reply, latency) =
         PollTimer::new(replying, begun, call, "provider", provider_name).instrument(span.clone()).await;
     guard.end(&reply, latency);
     span::record_reply(&span, &reply);
-    reply
+    let refused = attempts.refused.into_inner();
+    reply.map_err(|error| refused.unwrap_or_else(|| CallError::Provider { provider: Arc::clone(provider_name), error }))
+}
+
+/// The attempts of one request of a call.
+struct CallAttempts<'a> {
+    call: &'a Outcome,
+    request: &'a Request,
+    meter: Option<Box<dyn Meter>>,
+    /// The error with which a limit refused the next attempt.
+    refused: Mutex<Option<CallError>>,
+}
+
+impl Attempts for CallAttempts<'_> {
+    fn next<'a>(&'a self, NextAttempt { error, pause }: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>> {
+        self.call.emit_to_streams(|| match pause {
+            Some(pause) => EventKind::ModelRetry { error: error.clone(), pause },
+            None => EventKind::ModelFallback { error: error.clone() },
+        });
+        let Some(meter) = &self.meter else { return Box::pin(std::future::ready(Ok(()))) };
+        meter.settle(error.usage());
+        Box::pin(meter.reserve(self.request).map_err(move |refused| {
+            let message = format!("{refused}; before, {error}");
+            *self.refused.lock() = Some(refused);
+            ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::Other, message) }
+        }))
+    }
 }
 
 /// A running request to a model. If it is dropped before its end, it emits the usage that is known so far.
 struct ModelCallGuard<'a> {
-    call: &'a Outcome,
+    attempts: &'a CallAttempts<'a>,
     begun: Instant,
     deltas: DeltaSink<'a>,
     is_over: bool,
@@ -48,7 +84,10 @@ struct ModelCallGuard<'a> {
 impl ModelCallGuard<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>, latency: Duration) {
         self.is_over = true;
-        self.call.emit(|| match reply {
+        if let Some(meter) = &self.attempts.meter {
+            meter.settle_all(reply.as_ref().map_or_else(ProviderError::usage, |reply| reply.usage));
+        }
+        self.attempts.call.emit(|| match reply {
             Ok(reply) => EventKind::ModelReply {
                 usage: reply.usage,
                 stop_reason: reply.stop_reason.clone(),
@@ -64,7 +103,8 @@ impl Drop for ModelCallGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (usage, latency) = (self.deltas.known_usage(), self.begun.elapsed());
-            self.call.emit(|| EventKind::ModelAborted { usage, latency });
+            self.attempts.meter.iter().for_each(|meter| meter.settle(usage));
+            self.attempts.call.emit(|| EventKind::ModelAborted { usage, latency });
         }
     }
 }

@@ -95,7 +95,7 @@ impl Outcome {
     /// Sets the result, unless there is one. A late result is dropped, and observers are notified.
     pub(crate) fn resolve(&self, result: Result<Content, CallError>) {
         if let Err(late) = self.result.set(result)
-            && late != Err(CallError::Cancelled)
+            && late != Err(self.forward.run.cancelled())
         {
             self.scope.emit_to_streams(&self.forward, || EventKind::LateReturn {
                 sender: Arc::clone(&self.forward.receiver),
@@ -106,7 +106,7 @@ impl Outcome {
     /// Withdraws the call, because the caller no longer waits. Unless there is a result, it becomes
     /// [`CallError::Cancelled`].
     pub(crate) fn withdraw(&self) {
-        let _ = self.result.set(Err(CallError::Cancelled));
+        let _ = self.result.set(Err(self.forward.run.cancelled()));
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -151,7 +151,7 @@ impl Outcome {
         let end = |phase| (phase < ENDING).then_some(ENDING);
         let before = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok()?;
         let result = self.result.get_or_init(|| match self.scope.is_cancelled() {
-            true => Err(CallError::Cancelled),
+            true => Err(self.forward.run.cancelled()),
             false => Err(CallError::Unanswered { name: Arc::clone(&self.forward.receiver) }),
         });
         let answer = || EventKind::Return { answer: Arc::new(self.forward.return_with(result.clone())) };

@@ -80,6 +80,20 @@ pub enum Delta {
 pub struct DeltaSink<'a> {
     observer: Option<&'a mut dyn Observer>,
     usage: Option<Usage>,
+    attempts: Option<&'a dyn Attempts>,
+}
+
+/// The attempts of one request to a model, as the call that makes it sees them.
+pub(crate) trait Attempts: Send + Sync {
+    /// Ends the present attempt and begins the next one, which the limits of callers must admit.
+    fn next<'a>(&'a self, next: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>>;
+}
+
+/// The next attempt of a request: the error of the one before, and the time until the next begins. `None`: another
+/// provider is asked.
+pub(crate) struct NextAttempt<'a> {
+    pub(crate) error: &'a ProviderError,
+    pub(crate) pause: Option<Duration>,
 }
 
 /// An observer of a reply while it is streamed: a closure that takes each [`Delta`], or a provider that passes on the
@@ -101,13 +115,52 @@ impl<F: FnMut(Delta) + Send> Observer for F {
 impl<'a> DeltaSink<'a> {
     /// Returns a sink that passes the pieces to `observer`.
     pub fn to(observer: &'a mut dyn Observer) -> Self {
-        Self { observer: Some(observer), usage: None }
+        Self { observer: Some(observer), usage: None, attempts: None }
     }
 
     /// Returns a sink that drops the pieces.
     #[must_use]
     pub fn none() -> Self {
-        Self { observer: None, usage: None }
+        Self { observer: None, usage: None, attempts: None }
+    }
+
+    /// Returns a sink for a provider that this one asks for the same reply, which passes the pieces to `observer`.
+    /// Attempts count for the call all the same.
+    pub fn inner<'b>(&'b self, observer: &'b mut dyn Observer) -> DeltaSink<'b> {
+        DeltaSink { observer: Some(observer), usage: self.usage, attempts: self.attempts }
+    }
+
+    /// Announces that the request is sent again after this error and this pause, which has not begun. The attempt counts
+    /// as one more request, and observers see [`EventKind::ModelRetry`](crate::EventKind::ModelRetry).
+    ///
+    /// # Errors
+    ///
+    /// When a caller's [budget](crate::Call::budget) does not allow one more request. It must not be sent then.
+    pub async fn retry(&mut self, error: &ProviderError, pause: Duration) -> Result<(), ProviderError> {
+        self.next_attempt(NextAttempt { error, pause: Some(pause) }).await
+    }
+
+    /// Announces that another provider is asked after this error. The attempt counts as one more request, and observers
+    /// see [`EventKind::ModelFallback`](crate::EventKind::ModelFallback).
+    ///
+    /// # Errors
+    ///
+    /// When a caller's [budget](crate::Call::budget) does not allow one more request. It must not be sent then.
+    pub async fn fall_back(&mut self, error: &ProviderError) -> Result<(), ProviderError> {
+        self.next_attempt(NextAttempt { error, pause: None }).await
+    }
+
+    async fn next_attempt(&mut self, next: NextAttempt<'_>) -> Result<(), ProviderError> {
+        match self.attempts {
+            Some(attempts) => attempts.next(next).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reports the attempts of the request to its call.
+    pub(crate) fn attempts(mut self, attempts: &'a dyn Attempts) -> Self {
+        self.attempts = Some(attempts);
+        self
     }
 
     /// Returns whether the sink has an observer. If not, the reply may as well be requested in one piece.
@@ -183,6 +236,11 @@ impl ProviderError {
             partial: None,
             should_retry: None,
         }
+    }
+
+    /// The usage that was paid for before the failure, as far as it is known.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.partial.as_ref().and_then(|partial| partial.usage)
     }
 }
 

@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::content::Attachment;
-use crate::name::{CALL_AGENT, FINISH};
-use crate::tool_call::{CallAgent, Finish, ToolCall};
+use crate::tool_call::ToolCall;
 
 /// The reply of a model.
 ///
-/// The constructors make replies for scripts and tests.
+/// The constructors make replies for [scripts](crate::providers::scripted) and tests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
@@ -38,57 +37,9 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply of text alone, which ends the call.
-    pub fn text(text: impl Into<Arc<str>>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
-    }
-
-    /// A reply that calls `finish`.
-    pub fn finish(message: &str) -> Self {
-        Self::default().and_call(FINISH, &Finish { message: message.into() })
-    }
-
-    /// A reply that calls an agent.
-    pub fn call_agent(agent: &str, message: &str) -> Self {
-        Self::default().and_call_agent(agent, message)
-    }
-
-    /// A reply that calls a tool.
-    pub fn tool(name: &str, arguments: Value) -> Self {
-        Self::default().and_tool(name, arguments)
-    }
-
-    /// The same reply, with one more call of an agent.
-    #[must_use]
-    pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
-        self.and_call(CALL_AGENT, &CallAgent { agent_name: agent.into(), message: message.into() })
-    }
-
-    /// The same reply, with one more call of a tool.
-    #[must_use]
-    pub fn and_tool(self, name: &str, arguments: Value) -> Self {
-        self.and_call(name, &arguments)
-    }
-
-    fn and_call(mut self, name: &str, arguments: &impl Serialize) -> Self {
-        let id = format!("call_{}", self.tool_calls.len());
-        // Serialising a value or a struct of texts cannot fail.
-        let arguments = serde_json::to_string(arguments).unwrap_or_default();
-        self.tool_calls.push(ToolCall::new(id, name, arguments));
-        self.stop_reason = StopReason::ToolCalls;
-        self
-    }
-
     /// The text, or the refusal if there is no text.
     pub(crate) fn text_or_refusal(&self) -> Option<&Arc<str>> {
         self.text.as_ref().filter(|text| !text.is_empty()).or(self.refusal.as_ref())
-    }
-
-    /// The same reply, with this usage.
-    #[must_use]
-    pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
-        self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
-        self
     }
 }
 
@@ -143,6 +94,18 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// The output tokens that were reasoning.
     pub reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Returns this usage without a part of it.
+    pub(crate) fn without(self, part: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(part.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(part.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(part.cached_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(part.reasoning_tokens),
+        }
+    }
 }
 
 impl std::ops::Add for Usage {

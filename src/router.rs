@@ -108,6 +108,14 @@ impl Deliver for Router {
             return Delivery::refused(move || unknown(forward.receiver, &snapshot));
         };
         forward.receiver = name;
+        if let Some(admission) = forward.run.admission() {
+            let notify = || scope.notifier(&forward);
+            if let Err(error) = admission.admit_call(forward.depth, scope.cancellation(), &notify) {
+                let refused = || EventKind::Refused { agent: Arc::clone(&forward.receiver), error: error.clone() };
+                scope.emit_to_streams(&forward, refused);
+                return Delivery::refused(|| error);
+            }
+        }
         // Counted before the scope is checked: a wait for the end of a cancelled scope then waits for this call too.
         let call = Outcome::open(Arc::new(forward), scope.clone(), parent);
         if scope.is_shut_down() {

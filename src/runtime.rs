@@ -19,7 +19,7 @@ use crate::provider::Provider;
 use crate::router::{Peer, Providers, Router};
 use crate::scope::Scope;
 use crate::threads::{BlockingThreads, DEFAULT_THREADS};
-use crate::tool::Tool;
+use crate::tool_interface::Tool;
 use crate::toolbox::{SpecifiedTool, Toolbox};
 use crate::user::{Report, RunError, User};
 

@@ -11,10 +11,12 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::call_id::CallId;
 use crate::event::{Event, EventKind};
 use crate::message::Forward;
 use crate::observers::{CallObservers, RuntimeObservers};
 use crate::panics::catch_panic;
+use crate::run_context::{Notice, Notifier};
 use crate::threads::BlockingThreads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
@@ -79,6 +81,10 @@ impl Scope {
         &self.0.tracker
     }
 
+    pub(crate) fn cancellation(&self) -> &CancellationToken {
+        &self.0.cancellation
+    }
+
     pub(crate) fn cancel(&self) {
         self.0.cancellation.cancel();
     }
@@ -124,27 +130,37 @@ impl Scope {
     /// Emits an event of the call that `forward` began, to the log and to streams. Without observers it costs nothing.
     pub(crate) fn emit(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if self.0.observers.is_some() || self.runtime_observers().is_observed() {
-            let event = self.event(forward, kind());
-            self.runtime_observers().observe(&event);
-            if let Some(observers) = &self.0.observers {
-                observers.observe(&event);
-            }
+            self.observe(forward.call_id, forward.parent, kind());
         }
     }
 
     /// Emits an event to the observers of the held call, but not to the streams of the whole runtime.
     pub(crate) fn emit_to_log(&self, forward: &Forward, kind: impl FnOnce() -> EventKind) {
         if let Some(observers) = &self.0.observers {
-            observers.observe(&self.event(forward, kind()));
+            observers.observe(&self.event(forward.call_id, forward.parent, kind()));
         }
     }
 
-    fn event(&self, forward: &Forward, kind: EventKind) -> Event {
-        Event {
-            sequence: self.runtime_observers().next_sequence(),
-            call_id: forward.call_id,
-            parent: forward.parent,
-            kind,
+    /// Returns a function that emits the use of a limit of the call that `forward` begins, to streams. It does not keep
+    /// the scope.
+    pub(crate) fn notifier(&self, forward: &Forward) -> Notifier {
+        let (scope, call_id, parent) = (Arc::downgrade(&self.0), forward.call_id, forward.parent);
+        Arc::new(move |Notice { what, used, limit }| {
+            if let Some(scope) = scope.upgrade().map(Self) {
+                scope.observe(call_id, parent, EventKind::Budget { what, used, limit });
+            }
+        })
+    }
+
+    fn event(&self, call_id: CallId, parent: Option<CallId>, kind: EventKind) -> Event {
+        Event { sequence: self.runtime_observers().next_sequence(), call_id, parent, kind }
+    }
+
+    fn observe(&self, call_id: CallId, parent: Option<CallId>, kind: EventKind) {
+        let event = self.event(call_id, parent, kind);
+        self.runtime_observers().observe(&event);
+        if let Some(observers) = &self.0.observers {
+            observers.observe(&event);
         }
     }
 

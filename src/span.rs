@@ -147,6 +147,8 @@ fn error_type(error: &CallError) -> &'static str {
         CallError::ShutDown => "shut_down",
         CallError::NameTaken { .. } => "name_taken",
         CallError::IdInUse { .. } => "id_in_use",
+        CallError::BudgetExceeded { .. } => "budget_exceeded",
+        CallError::Misfit { .. } => "misfit",
         CallError::Failed(_) => "failed",
     }
 }

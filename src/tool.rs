@@ -8,79 +8,13 @@ use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::call_id::CallId;
-use crate::caller::Caller;
 use crate::content::Content;
 use crate::name::Name;
+use crate::tool_call::schema_of;
 pub use crate::tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
-
-/// A tool that every agent's model can call.
-///
-/// Most tools are made by [`function`] or [`blocking`]. Implement the trait for a tool that needs its [`ToolContext`],
-/// attachments, or its own schema.
-///
-/// Each tool call is a tokio task of its own, unless the tool may [block](Blocking::Always). When the agent's call is
-/// cancelled, the tool's future is dropped at the await where it waits, or else at its next await that has to wait or
-/// where tokio's [cooperative budget] lets other tasks run. Its resources must be freed by `Drop` (a child process:
-/// [`kill_on_drop`]). A panic becomes an error that the model reads. A tool that waits for something outside needs a
-/// timeout of its own.
-///
-/// [cooperative budget]: https://docs.rs/tokio/latest/tokio/task/coop/index.html
-/// [`kill_on_drop`]: https://docs.rs/tokio/latest/tokio/process/struct.Command.html#method.kill_on_drop
-pub trait Tool: Send + Sync + 'static {
-    /// Returns the description of the tool for models. Read once, when the tool is added.
-    fn spec(&self) -> ToolSpec;
-
-    /// Carries out one call.
-    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>>;
-
-    /// Returns whether the tool blocks its thread. Default: it does not.
-    fn blocking(&self) -> Blocking {
-        Blocking::Never
-    }
-}
-
-/// The effect of a [`Tool`]'s future on the thread that polls it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocking {
-    /// The future only awaits. It is polled on the async threads.
-    Never,
-    /// The future computes or blocks. It is polled on threads of the runtime's own, at most
-    /// [`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads) at a time (default: 512). Further
-    /// ones wait for their turn, and never begin if their call is cancelled before it comes.
-    ///
-    /// While the future waits at an await, it keeps no thread. When its call is cancelled, it is dropped at the await
-    /// where it waits, or else at its next await that has to wait; tokio's cooperative budget does not apply here.
-    /// Until then it cannot be interrupted; it is not waited for, and its result is dropped.
-    ///
-    /// The tool may call agents that use it in turn: by awaiting, to any depth; by `block_on`, as long as there are
-    /// threads. A tool that waits for a call by `block_on` keeps its thread, and another thread takes its place, up to
-    /// 10,000 in all. A tool for which there is no thread fails, with an error that the model reads.
-    Always,
-}
-
-/// The context of one tool call.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ToolContext {
-    /// The id of the call that the agent serves.
-    pub call_id: CallId,
-    /// The agent that called the tool.
-    pub agent: Name,
-    /// The id of this tool call.
-    pub tool_call_id: ToolCallId,
-    /// The handle that calls agents in that agent's name.
-    pub caller: Caller,
-}
-
-impl ToolContext {
-    /// Reports the tool's progress to the observers of the call. Without observers it costs nothing.
-    pub fn progress(&self, progress: Progress) {
-        self.caller.0.progress(&self.tool_call_id, progress);
-    }
-}
+pub use crate::tool_interface::{Blocking, Tool, ToolContext};
 
 /// The return types of a tool function: text, [`Json`], [`Value`], [`Content`], nothing, or a [`Result`] of these whose
 /// error implements `Display`.
@@ -162,10 +96,42 @@ where
     F: Fn(A) -> T + Send + Sync + 'static,
     T: Future<Output: IntoToolResult> + Send + 'static,
 {
-    FunctionTool::new(spec::<A>(name, description), Blocking::Never, move |arguments| {
-        let running = serde_json::from_value(Value::Object(arguments)).map(&function);
-        Box::pin(async move { running?.await.into_tool_result() })
-    })
+    function_with(name, description, move |arguments, _| function(arguments))
+}
+
+/// A tool made from an async function of one argument and the [`ToolContext`]: to call agents, to read what the caller
+/// [lent](crate::Call::with), to report progress. Otherwise it is like [`function`].
+///
+/// ```
+/// use agentouto::tool::{self, NoArguments};
+///
+/// let who = tool::function_with("who", "Names the agent that asks.", |_: NoArguments, context| async move {
+///     context.agent
+/// });
+/// # let _: &dyn agentouto::Tool = &who;
+/// ```
+pub fn function_with<A, F, T>(name: impl Into<Name>, description: impl Into<Arc<str>>, function: F) -> FunctionTool
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A, ToolContext) -> T + Send + Sync + 'static,
+    T: Future<Output: IntoToolResult> + Send + 'static,
+{
+    FunctionTool::new(
+        spec::<A>(name, description),
+        Blocking::Never,
+        parses::<A> as fn(&Arguments) -> Checked,
+        move |arguments, context| {
+            let running =
+                serde_json::from_value(Value::Object(arguments)).map(|arguments| function(arguments, context));
+            Box::pin(async move { running?.await.into_tool_result() })
+        },
+    )
+}
+
+/// Checks that the arguments are an `A`.
+fn parses<A: DeserializeOwned>(arguments: &Arguments) -> Checked {
+    serde_json::from_value::<A>(Value::Object(arguments.clone()))?;
+    Ok(())
 }
 
 /// A tool made from a plain function of one argument, which may compute or block.
@@ -190,10 +156,15 @@ where
     R: IntoToolResult,
 {
     let function = Arc::new(function);
-    FunctionTool::new(spec::<A>(name, description), Blocking::Always, move |arguments| {
-        let function = Arc::clone(&function);
-        Box::pin(async move { function(serde_json::from_value(Value::Object(arguments))?).into_tool_result() })
-    })
+    FunctionTool::new(
+        spec::<A>(name, description),
+        Blocking::Always,
+        parses::<A> as fn(&Arguments) -> Checked,
+        move |arguments, _| {
+            let function = Arc::clone(&function);
+            Box::pin(async move { function(serde_json::from_value(Value::Object(arguments))?).into_tool_result() })
+        },
+    )
 }
 
 /// A tool made from a specification and an async function of the arguments as they are.
@@ -208,29 +179,36 @@ where
     let required: Vec<String> = spec.parameters["required"]
         .as_array()
         .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-    FunctionTool::new(spec, Blocking::Never, move |arguments| {
-        if let Some(missing) = required.iter().find(|name| !arguments.contains_key(*name)) {
-            return Box::pin(std::future::ready(Err(format!("missing required argument `{missing}`").into())));
-        }
-        let running = function(arguments);
-        Box::pin(async move { running.await.into_tool_result() })
+    let check = move |arguments: &Arguments| match required.iter().find(|name| !arguments.contains_key(*name)) {
+        Some(missing) => Err(format!("missing required argument `{missing}`").into()),
+        None => Ok(()),
+    };
+    let is_checked = check.clone();
+    FunctionTool::new(spec, Blocking::Never, check, move |arguments, _| {
+        let running = is_checked(&arguments).map(|()| function(arguments));
+        Box::pin(async move { running?.await.into_tool_result() })
     })
 }
 
-/// A [`Tool`] that [`function`], [`blocking`] or [`from_spec`] made.
+/// A [`Tool`] that [`function`], [`function_with`], [`blocking`] or [`from_spec`] made.
 pub struct FunctionTool {
     spec: ToolSpec,
     blocking: Blocking,
-    run: Box<dyn Fn(Arguments) -> BoxFuture<'static, Result<Content, ToolError>> + Send + Sync>,
+    check: Box<dyn Fn(&Arguments) -> Checked + Send + Sync>,
+    run: Box<dyn Fn(Arguments, ToolContext) -> Running + Send + Sync>,
 }
+
+type Checked = Result<(), ToolError>;
+type Running = BoxFuture<'static, Result<Content, ToolError>>;
 
 impl FunctionTool {
     fn new(
         spec: ToolSpec,
         blocking: Blocking,
-        run: impl Fn(Arguments) -> BoxFuture<'static, Result<Content, ToolError>> + Send + Sync + 'static,
+        check: impl Fn(&Arguments) -> Checked + Send + Sync + 'static,
+        run: impl Fn(Arguments, ToolContext) -> Running + Send + Sync + 'static,
     ) -> Self {
-        Self { spec, blocking, run: Box::new(run) }
+        Self { spec, blocking, check: Box::new(check), run: Box::new(run) }
     }
 }
 
@@ -239,8 +217,12 @@ impl Tool for FunctionTool {
         self.spec.clone()
     }
 
-    fn call(&self, arguments: Arguments, _: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
-        (self.run)(arguments)
+    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+        (self.run)(arguments, context)
+    }
+
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        (self.check)(arguments)
     }
 
     fn blocking(&self) -> Blocking {
@@ -258,23 +240,7 @@ impl std::fmt::Debug for FunctionTool {
 }
 
 fn spec<A: JsonSchema>(name: impl Into<Name>, description: impl Into<Arc<str>>) -> ToolSpec {
-    ToolSpec { name: name.into(), description: description.into(), parameters: parameters::<A>() }
-}
-
-/// Returns the JSON Schema of a type with its subschemas inlined, because some servers do not follow a `$ref`.
-pub(crate) fn parameters<A: JsonSchema>() -> Value {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<A>();
-    schema.remove("title");
-    schema.remove("description");
-    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
-    if is_object && schema.get("properties").is_none() {
-        schema.insert("properties".to_owned(), Map::new().into());
-    }
-    schema.to_value()
+    ToolSpec { name: name.into(), description: description.into(), parameters: schema_of::<A>() }
 }
 
 #[cfg(test)]
@@ -306,10 +272,10 @@ mod tests {
             "properties": {"query": {"type": "string", "description": "What to look for."}, "range": {"anyOf": [range["properties"], {"type": "null"}]}},
             "required": ["query"],
         });
-        let actual = parameters::<Search>();
+        let actual = schema_of::<Search>();
         assert_eq!(actual["properties"]["query"], expected["properties"]["query"]);
         assert_eq!(actual["required"], expected["required"]);
         assert!(!actual.to_string().contains("$ref"), "{actual}");
-        assert_eq!(parameters::<NoArguments>(), json!({"type": "object", "properties": {}}));
+        assert_eq!(schema_of::<NoArguments>(), json!({"type": "object", "properties": {}}));
     }
 }

@@ -23,6 +23,33 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+/// Returns the JSON Schema of a type with its subschemas inlined, because some servers do not follow a `$ref`.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    inline_root(&mut schema);
+    schema.remove("title");
+    schema.remove("description");
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    if is_object && schema.get("properties").is_none() {
+        schema.insert("properties".to_owned(), Map::new().into());
+    }
+    schema.to_value()
+}
+
+/// Puts the definition in place of a root that only refers to it, as that of a recursive type does.
+fn inline_root(schema: &mut schemars::Schema) {
+    let path = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
+    let root = path.and_then(|path| schema.pointer(path)).and_then(Value::as_object).cloned();
+    if let Some(root) = root {
+        schema.remove("$ref");
+        schema.ensure_object().extend(root);
+    }
+}
+
 /// A tool call's arguments, by parameter name.
 pub type Arguments = Map<String, Value>;
 

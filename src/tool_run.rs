@@ -20,8 +20,8 @@ use crate::outcome::CallToken;
 use crate::panics::catch_panic;
 use crate::poll_timer::PollTimer;
 use crate::span;
-use crate::tool::{Blocking, Tool, ToolContext};
 use crate::tool_call::{Arguments, ToolCall, ToolError, ToolErrorKind, ToolOutput};
+use crate::tool_interface::{Blocking, Tool, ToolContext};
 
 /// A tool call that has not begun.
 pub(crate) struct ToolRun {
@@ -57,6 +57,7 @@ impl ToolRun {
             call_id: forward.call_id,
             agent: Arc::clone(&forward.receiver),
             tool_call_id: Arc::clone(&call.id),
+            run: Arc::clone(&forward.run),
             caller: Caller(Arc::new(ScopedCaller {
                 deliver: Arc::downgrade(&deliver),
                 scope,

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::name::{Name, NameMap};
 use crate::spelling::Spellings;
-use crate::tool::Tool;
 use crate::tool_call::ToolSpec;
+use crate::tool_interface::Tool;
 
 /// The tools of a runtime at one moment: every model is offered them and can call them.
 #[derive(Default)]

@@ -200,7 +200,7 @@ impl CallTree {
 fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
     match kind {
         EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
-        EventKind::ModelError { error, .. } => Some(error.partial.as_ref().and_then(|partial| partial.usage)),
+        EventKind::ModelError { error, .. } => Some(error.usage()),
         _ => None,
     }
 }
@@ -255,14 +255,7 @@ mod tests {
     use crate::error::CallError;
 
     fn forward(call_id: CallId, parent: Option<CallId>, receiver: &str) -> Event {
-        let forward = Forward {
-            call_id,
-            parent,
-            sender: "x".into(),
-            receiver: receiver.into(),
-            content: "".into(),
-            history: Arc::default(),
-        };
+        let forward = Forward { parent, ..Forward::of_user(call_id, &"x".into(), receiver.into(), "".into()) };
         Event { sequence: 0, call_id, parent, kind: EventKind::Forward { forward: Arc::new(forward) } }
     }
 

@@ -4,16 +4,17 @@
 
 use std::sync::Arc;
 
+use crate::answer_type::{AnswerType, Expected};
 use crate::builtin;
 use crate::content::Content;
-use crate::context::Context;
+use crate::context::{ChatMessage, Context};
 use crate::error::list;
 use crate::name::{CALL_AGENT, FINISH, Name};
 use crate::prompt::Roster;
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::reply::{Reply, StopReason};
-use crate::tool::Tool;
 use crate::tool_call::{Arguments, ToolCall};
+use crate::tool_interface::Tool;
 use crate::toolbox::Toolbox;
 
 /// The next step of an invocation.
@@ -23,6 +24,9 @@ pub(crate) enum Step {
     /// The invocation carries out these actions at once, and then asks the model again. One action for each tool call,
     /// in order.
     Act(Vec<Action>),
+    /// The invocation fails, because the model was told often enough that its answer is not of the expected type. The
+    /// text is what is wrong with the last one.
+    Misfit(String),
     /// The invocation fails, because the reply is not a complete answer.
     Fail(Box<ProviderError>),
 }
@@ -46,18 +50,31 @@ pub(crate) enum Action {
 /// - Of a reply with tool calls that was cut at the output limit, no call is carried out. Some of them may be complete,
 ///   but the model may have meant to make more. The model is told so, and may make the calls again.
 ///
+/// - An answer that is not of the expected type goes back to the model, as the error of its `finish` or as a message.
+///
 /// The answer has everything that the model attached in this invocation: in earlier turns, and in this reply.
-pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster: &Roster) -> Step {
+pub(crate) fn next(
+    context: &mut Context,
+    reply: Reply,
+    tools: &Toolbox,
+    roster: &Roster,
+    expected: &mut Expected,
+) -> Step {
     if reply.tool_calls.is_empty() {
-        return said(context, reply);
+        return said(context, reply, expected);
     }
+    let answer_type = expected.answer_type.clone();
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
     let mut readable = reply.tool_calls.iter().filter(|call| ends(call) && call.malformed.is_none());
-    if let Some(text) = readable.find_map(|call| builtin::finish(&call.arguments).ok()) {
+    if let Some(text) = readable.find_map(|call| builtin::finish(&call.arguments, answer_type.as_ref()).ok()) {
         return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
+    if answer_type.is_some() && ends_badly && !expected.correct() {
+        let problem = |call: &ToolCall| builtin::finish(&call.arguments, answer_type.as_ref()).err();
+        return Step::Misfit(reply.tool_calls.iter().filter(|call| ends(call)).find_map(problem).unwrap_or_default());
+    }
     context.push_reply(reply);
     let actions = context.last_tool_calls().iter().map(|call| {
         if cut {
@@ -65,20 +82,30 @@ pub(crate) fn next(context: &mut Context, reply: Reply, tools: &Toolbox, roster:
         } else if ends_badly && !ends(call) {
             refuse("not carried out, because the same reply called finish")
         } else {
-            action(call, tools, roster).unwrap_or_else(refuse)
+            action(call, tools, roster, answer_type.as_ref()).unwrap_or_else(refuse)
         }
     });
     Step::Act(actions.collect())
 }
 
 /// Returns the step that follows from a reply without tool calls.
-fn said(context: &mut Context, reply: Reply) -> Step {
+fn said(context: &mut Context, reply: Reply, expected: &mut Expected) -> Step {
     if reply.stop_reason.is_pause() {
         context.push_reply(reply);
         return Step::Act(Vec::new());
     }
     let flaw = failure(&reply.stop_reason).filter(|_| reply.refusal.is_none());
     let text = context.resumed(reply.text_or_refusal());
+    let fit = expected.answer_type.as_ref().filter(|_| flaw.is_none()).map(|answer_type| answer_type.0.of_text(&text));
+    if let Some(Err(problem)) = fit {
+        if !expected.correct() {
+            return Step::Misfit(problem);
+        }
+        context.push_reply(reply);
+        context.push(ChatMessage::user(format!("Error: the answer does not fit: {problem}; call finish with it")));
+        return Step::Act(Vec::new());
+    }
+    let text = fit.and_then(Result::ok).unwrap_or(text);
     let attachments = context.attachments(reply.attachments);
     match flaw {
         None => Step::Finish(Content { text, attachments }),
@@ -125,12 +152,17 @@ const FAILED: [&str; 11] = [
     "abort",
 ];
 
-fn action(call: &ToolCall, tools: &Toolbox, roster: &Roster) -> Result<Action, String> {
+fn action(
+    call: &ToolCall,
+    tools: &Toolbox,
+    roster: &Roster,
+    answer_type: Option<&AnswerType>,
+) -> Result<Action, String> {
     if let Some(reason) = &call.malformed {
         return Err(reason.to_string());
     }
     match &*call.name {
-        FINISH => Err(builtin::finish(&call.arguments).err().unwrap_or_default()),
+        FINISH => Err(builtin::finish(&call.arguments, answer_type).err().unwrap_or_default()),
         CALL_AGENT => {
             let (agent, message) = builtin::call_agent(&call.arguments)?;
             Ok(Action::CallAgent { agent, message })
@@ -175,10 +207,11 @@ mod tests {
 
     fn check(reply: Reply, expected: &[&str]) {
         let roster = Roster::default().with(["a", "b"].map(|name| (name.into(), "".into()))).unwrap();
-        let step = next(&mut context(), reply, &toolbox(&["search"]), &roster);
+        let step = next(&mut context(), reply, &toolbox(&["search"]), &roster, &mut Expected::default());
         let seen: Vec<String> = match step {
             Step::Finish(answer) => vec![format!("finish {answer}")],
             Step::Act(actions) => actions.iter().map(shown).collect(),
+            Step::Misfit(problem) => vec![format!("misfit: {problem}")],
             Step::Fail(error) => {
                 let partial = error.partial.unwrap();
                 vec![format!("fail {:?}: {} | {}", error.kind, error.message, partial.text.unwrap())]
@@ -257,7 +290,7 @@ mod tests {
     fn a_reply_that_paused_is_part_of_the_answer() {
         let (mut context, tools, roster) = (context(), toolbox(&[]), Roster::default());
         let paused = |text: &str| Reply { stop_reason: StopReason::Other("pause_turn".into()), ..Reply::text(text) };
-        let mut next = |reply: Reply| next(&mut context, reply, &tools, &roster);
+        let mut next = |reply: Reply| next(&mut context, reply, &tools, &roster, &mut Expected::default());
         for text in ["Let me ", "search. "] {
             assert!(matches!(next(paused(text)), Step::Act(actions) if actions.is_empty()));
         }
@@ -302,7 +335,7 @@ mod tests {
         let (mut context, tools, roster) = (context(), toolbox(&["search"]), Roster::default());
         let mut ids = Vec::new();
         for turn in [reply(&["x", "x", ""]), reply(&["x", "y", "call_2"]), reply(&["", ""])] {
-            next(&mut context, turn, &tools, &roster);
+            next(&mut context, turn, &tools, &roster, &mut Expected::default());
             ids.extend(context.last_tool_calls().iter().map(|call| call.id.to_string()));
         }
         assert_eq!(ids[..2], ["x", "x_1"], "an id that is new stays as it is");

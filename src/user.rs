@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::DropGuard;
 
+use crate::answer_type::{self, Decode};
 use crate::call_id::CallId;
 use crate::caller::{CallAgent, Caller};
 use crate::content::{Attachment, Content};
@@ -20,6 +21,7 @@ use crate::message::Forward;
 use crate::name::Name;
 use crate::observers::Events;
 use crate::router::Router;
+use crate::run_context::RunContext;
 use crate::scope::Scope;
 use crate::threads::waited_for;
 use crate::trace::Log;
@@ -40,11 +42,12 @@ impl User {
         let forward = self.compose(agent.into(), content.into());
         let scope = self.router.root.held_child();
         Call {
-            call_id: forward.call_id,
-            state: State::Unsent(forward, Arc::clone(&self.router)),
+            forward: Arc::new(forward),
+            state: State::Unsent(Arc::clone(&self.router)),
             _cancellation: scope.cancel_on_drop(),
             scope,
             events: None,
+            decode: answer_type::text,
         }
     }
 
@@ -55,13 +58,17 @@ impl User {
     }
 
     fn compose(&self, receiver: Name, content: Content) -> Forward {
-        Forward::new(self.router.call_ids.draw(), None, &self.name, receiver, content)
+        Forward::of_user(self.router.call_ids.draw(), &self.name, receiver, content)
     }
 }
 
 impl CallAgent for User {
-    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
-        let (forward, router) = (self.compose(agent, content), Arc::clone(&self.router));
+    fn forward(&self, agent: Name, content: Content) -> Forward {
+        self.compose(agent, content)
+    }
+
+    fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
+        let router = Arc::clone(&self.router);
         let calling = async move {
             let scope = router.root.child();
             let _below = scope.cancel_on_drop();
@@ -91,33 +98,71 @@ impl fmt::Debug for User {
 ///
 /// A call that is awaited again gives the same result.
 #[must_use = "a call does nothing unless it is awaited"]
-pub struct Call {
-    call_id: CallId,
+pub struct Call<T = Arc<str>> {
+    forward: Arc<Forward>,
     state: State,
     scope: Scope,
     events: Option<Events>,
+    decode: Decode<T>,
     _cancellation: DropGuard,
 }
 
 enum State {
-    Unsent(Forward, Arc<Router>),
+    Unsent(Arc<Router>),
     Sent(BoxFuture<'static, Result<Content, CallError>>),
     Over(Result<Content, CallError>, Log),
 }
 
-impl Call {
+impl<T> Call<T> {
     /// The id of the call.
     #[must_use]
     pub fn call_id(&self) -> CallId {
-        self.call_id
+        self.forward.call_id
     }
 
     /// Sets the conversation before this call. It has no effect once the call is sent.
     pub fn history(mut self, history: impl Into<Arc<[ChatMessage]>>) -> Self {
-        if let State::Unsent(forward, _) = &mut self.state {
+        if let Some(forward) = self.forward_mut() {
             forward.history = history.into();
         }
         self
+    }
+
+    /// Lends a value to everything below this call. Tools, actors and people read it by its type: with
+    /// [`ToolContext::get`](crate::ToolContext::get) and [`RunContext::get`](crate::RunContext::get). A call below may
+    /// lend another value of the same type to what is below itself. It has no effect once the call is sent.
+    ///
+    /// ```
+    /// # use agentouto::{Agent, Reply, Runtime, providers::scripted::Scripted, tool::{self, NoArguments}};
+    /// struct Tenant(&'static str);
+    ///
+    /// let whose = tool::function_with("whose", "Names the tenant.", |_: NoArguments, context| async move {
+    ///     context.get::<Tenant>().map_or("nobody", |tenant| tenant.0)
+    /// });
+    /// # let model = Scripted::new().replies_to_any("clerk", [Reply::tool("whose", serde_json::json!({})), Reply::text("done")]);
+    /// # let runtime = Runtime::builder().provider("script", model).agent(Agent::new("clerk", "Works.")).tool(whose).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// runtime.user("web").forward("clerk", "whose is it?").with(Tenant("acme")).await?;
+    /// # Ok::<(), agentouto::RunError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with<V: Send + Sync + 'static>(mut self, value: V) -> Self {
+        if let Some(forward) = self.forward_mut() {
+            forward.run_mut().lend(value);
+        }
+        self
+    }
+
+    /// Returns the call with another output.
+    pub(crate) fn decode_by<A>(self, decode: Decode<A>) -> Call<A> {
+        let Self { forward, state, scope, events, _cancellation, .. } = self;
+        Call { forward, state, scope, events, decode, _cancellation }
+    }
+
+    /// The Forward, unless it is sent.
+    pub(crate) fn forward_mut(&mut self) -> Option<&mut Forward> {
+        matches!(self.state, State::Unsent(_)).then(|| Arc::make_mut(&mut self.forward))
     }
 
     /// Cancels the call and everything below it, at once. The call may still be awaited, for its log.
@@ -152,8 +197,8 @@ impl Call {
 
     /// Sends the Forward if it is unsent, and returns the result once everything below has ended as well.
     fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
-        if let State::Unsent(forward, router) = &self.state {
-            let delivery = send(forward.clone(), router, &self.scope);
+        if let State::Unsent(router) = &self.state {
+            let delivery = send(Forward::clone(&self.forward), router, &self.scope);
             self.state = State::Sent(Box::pin(waited_for(settle(delivery, self.scope.clone()))));
         }
         if let State::Sent(settling) = &mut self.state {
@@ -163,7 +208,7 @@ impl Call {
         }
         match &self.state {
             State::Over(result, log) => Poll::Ready((result, log)),
-            State::Unsent(..) | State::Sent(_) => Poll::Pending,
+            State::Unsent(_) | State::Sent(_) => Poll::Pending,
         }
     }
 }
@@ -197,40 +242,61 @@ fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
     }
 }
 
-impl Future for Call {
-    type Output = Result<Report, RunError>;
+impl<T> Future for Call<T> {
+    type Output = Result<Report<T>, RunError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let (result, log) = ready!(self.poll_result(context));
-        let log = log.clone();
-        Poll::Ready(match result.clone() {
-            Ok(Content { text, attachments }) => Ok(Report { output: text, attachments, log }),
-            Err(error) => Err(RunError { error, log }),
+        let (result, log, forward) = (result.clone(), log.clone(), Arc::clone(&self.forward));
+        let report = |answer: Content| match (self.decode)(forward.answer_type.as_ref(), Arc::clone(&answer.text)) {
+            Ok(output) => Ok((output, answer)),
+            Err(problem) => Err(forward.misfit(problem)),
+        };
+        Poll::Ready(match result.and_then(report) {
+            Ok((output, Content { text, attachments })) => Ok(Report { output, attachments, log, text, forward }),
+            Err(error) => Err(RunError { error, log, forward }),
         })
     }
 }
 
-impl fmt::Debug for Call {
+impl<T> fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("call_id", &self.call_id).finish_non_exhaustive()
+        f.debug_struct("Call").field("call_id", &self.forward.call_id).finish_non_exhaustive()
     }
 }
 
 /// The result of a call that has an answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Report {
-    /// The text of the answer.
-    pub output: Arc<str>,
+pub struct Report<T = Arc<str>> {
+    /// The text of the answer, or the value of the [expected type](Call::typed).
+    pub output: T,
     /// The images, sounds and documents of the answer. From an agent: all that its model attached in this call.
     pub attachments: Vec<Attachment>,
     /// Every message, the usage of the models, and the tree of calls.
     pub log: Log,
+    /// The text of the answer.
+    text: Arc<str>,
+    forward: Arc<Forward>,
 }
 
-impl fmt::Display for Report {
+impl<T> Report<T> {
+    /// Returns the conversation with this question and this answer, for the [`Call::history`] of the next question.
+    #[must_use]
+    pub fn history(&self) -> Arc<[ChatMessage]> {
+        let question = ChatMessage::User(self.forward.content.clone());
+        let answer = ChatMessage::assistant(Arc::clone(&self.text));
+        self.forward.history.iter().cloned().chain([question, answer]).collect()
+    }
+
+    pub(crate) fn run(&self) -> &RunContext {
+        &self.forward.run
+    }
+}
+
+impl<T> fmt::Display for Report<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.output)
+        f.write_str(&self.text)
     }
 }
 
@@ -243,4 +309,11 @@ pub struct RunError {
     pub error: CallError,
     /// Every message, the usage of the models, and the tree of calls.
     pub log: Log,
+    forward: Arc<Forward>,
+}
+
+impl RunError {
+    pub(crate) fn run(&self) -> &RunContext {
+        &self.forward.run
+    }
 }

@@ -94,7 +94,8 @@ impl<P: Provider> Retry<P> {
                 agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status, ?pause,
                 "a model is asked again: {error}"
             );
-            spent = sum(spent, error.partial.and_then(|partial| partial.usage));
+            spent = sum(spent, error.usage());
+            deltas.retry(&error, pause).await.map_err(|refused| final_error(refused, spent))?;
             tries += 1;
             sleep(pause).await;
         }

@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::name::Name;
+use crate::name::{CALL_AGENT, FINISH, Name};
 use crate::provider::{Delta, DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
-use crate::reply::Reply;
+use crate::reply::{Reply, StopReason, Usage};
+use crate::tool_call::{CallAgent, Finish, ToolCall};
 
 /// A model that follows a script.
 ///
@@ -184,6 +187,56 @@ impl Provider for Scripted {
 impl fmt::Debug for Scripted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scripted").field("agents", &self.scripts.keys().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    /// A reply of text alone, which ends the call.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// A reply that calls `finish`.
+    pub fn finish(message: &str) -> Self {
+        Self::default().and_call(FINISH, &Finish { message: message.into() })
+    }
+
+    /// A reply that calls an agent.
+    pub fn call_agent(agent: &str, message: &str) -> Self {
+        Self::default().and_call_agent(agent, message)
+    }
+
+    /// A reply that calls a tool.
+    pub fn tool(name: &str, arguments: Value) -> Self {
+        Self::default().and_tool(name, arguments)
+    }
+
+    /// The same reply, with one more call of an agent.
+    #[must_use]
+    pub fn and_call_agent(self, agent: &str, message: &str) -> Self {
+        self.and_call(CALL_AGENT, &CallAgent { agent_name: agent.into(), message: message.into() })
+    }
+
+    /// The same reply, with one more call of a tool.
+    #[must_use]
+    pub fn and_tool(self, name: &str, arguments: Value) -> Self {
+        self.and_call(name, &arguments)
+    }
+
+    fn and_call(mut self, name: &str, arguments: &impl Serialize) -> Self {
+        let id = format!("call_{}", self.tool_calls.len());
+        // Serialising a value or a struct of texts cannot fail.
+        let arguments = serde_json::to_string(arguments).unwrap_or_default();
+        self.tool_calls.push(ToolCall::new(id, name, arguments));
+        self.stop_reason = StopReason::ToolCalls;
+        self
+    }
+
+    /// The same reply, with this usage.
+    #[must_use]
+    pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
+        self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+        self
     }
 }
 

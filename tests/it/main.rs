@@ -3,6 +3,7 @@
 mod answers;
 mod anthropic;
 mod blocking;
+mod budget;
 mod cached;
 mod cancellation;
 mod cassettes;
@@ -23,6 +24,7 @@ mod promises;
 mod prompt_outputs;
 mod prompt_tools;
 mod retry;
+mod run_context;
 mod scenarios;
 mod server;
 mod silent_actor;
@@ -31,4 +33,5 @@ mod tidy;
 mod tools;
 #[path = "../common/trace.rs"]
 mod trace;
+mod typed;
 mod vendors;

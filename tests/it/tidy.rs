@@ -7,24 +7,26 @@ use std::path::Path;
 /// The files from the ground up. A file imports from a lower floor, or from the left on its own.
 const FLOORS: [&[&str]; 4] = [
     &[
+        "panics",
         "name",
         "spelling",
         "call_id",
         "content",
         "tool_call",
+        "answer_type",
         "reply",
         "context",
         "agent",
         "provider",
         "error",
+        "run_context",
         "message",
         "caller",
-        "tool",
+        "tool_interface",
         "event",
     ],
     &["toolbox", "prompt", "builtin", "turn", "trace"],
     &[
-        "panics",
         "call_id_source",
         "threads",
         "observers",
@@ -43,7 +45,19 @@ const FLOORS: [&[&str]; 4] = [
         "user",
         "runtime",
     ],
-    &["schema", "error_chain", "secrets", "redirects", "providers", "tools", "mcp"],
+    &[
+        "call_builder",
+        "budget",
+        "typed",
+        "tool",
+        "schema",
+        "error_chain",
+        "secrets",
+        "redirects",
+        "providers",
+        "tools",
+        "mcp",
+    ],
 ];
 
 /// Foreign crates that only some files may name.
@@ -64,6 +78,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
             "router",
             "user",
             "runtime",
+            "budget",
             "providers",
             "tools",
             "mcp",
@@ -197,7 +212,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 4_190, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 4_482, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::mcp::client::supervisor::Supervisor;
 use crate::mcp::client::visible::quoted;
 use crate::mcp::transport::tap::ProgressReceiver;
 use crate::name::Name;
-use crate::tool::{Tool, ToolContext};
 use crate::tool_call::{Arguments, ToolError, ToolSpec};
+use crate::tool_interface::{Tool, ToolContext};
 
 /// A tool under the name by which it is offered.
 pub(crate) struct McpTool {

@@ -13,7 +13,7 @@ use crate::mcp::client::supervisor::{Supervisor, warnings};
 use crate::name::{CALL_AGENT, FINISH, Name, USER, is_reserved};
 use crate::router::Router;
 use crate::runtime::Runtime;
-use crate::tool::Tool;
+use crate::tool_interface::Tool;
 use crate::toolbox::Toolbox;
 
 /// The number of attempts to find free names if something else takes one of them at the same moment.

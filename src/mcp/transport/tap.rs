@@ -21,8 +21,8 @@ use rmcp::transport::Transport;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::tool::ToolContext;
 use crate::tool_call::Progress;
+use crate::tool_interface::ToolContext;
 
 /// The most answers to the server's requests that may wait to be sent. Further requests are not answered until then.
 const MAX_ANSWERS: usize = 1_000;

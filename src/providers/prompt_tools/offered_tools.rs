@@ -26,6 +26,8 @@ pub(super) struct OfferedTools {
     sorted: Vec<Name>,
     /// The first bytes of the names, and of other words that a line with a call begins with.
     leads: [bool; 256],
+    /// Whether `finish` takes a text.
+    answers_text: bool,
     dialect: Dialect,
 }
 
@@ -38,7 +40,9 @@ impl OfferedTools {
         let mut leads = [false; 256];
         let initials = sorted.iter().filter_map(|name| name.bytes().next());
         initials.chain(LEADS.iter().copied()).for_each(|byte| leads[usize::from(byte)] = true);
-        Self { specs, places, schemas, spellings: OnceLock::new(), sorted, leads, dialect }
+        let text = builtin::text_finish();
+        let answers_text = specs.contains(&text);
+        Self { specs, places, schemas, spellings: OnceLock::new(), sorted, leads, answers_text, dialect }
     }
 
     pub(super) fn specs(&self) -> &Arc<[ToolSpec]> {
@@ -98,7 +102,9 @@ impl OfferedTools {
         let example = || self.example(name, &self.specs[place].parameters);
         let wrong = match name {
             // These two are read more tolerantly than their schemas say.
-            FINISH => builtin::finish(written).err(),
+            FINISH if self.answers_text => builtin::finish(written, None).err(),
+            // The core checks a typed answer, and says what does not fit.
+            FINISH => builtin::arguments(written).err(),
             CALL_AGENT => builtin::call_agent(written).err(),
             _ => match builtin::arguments(written) {
                 Ok(arguments) => self.schema(place).and_then(|schema| schema.problem(&Value::Object(arguments))),

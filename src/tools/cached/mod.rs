@@ -20,10 +20,11 @@ use self::lru_cache::{Bounds, LruCache};
 use crate::caller::{CallAgent, Caller, ToolWork};
 use crate::content::Content;
 use crate::error::CallError;
+use crate::message::Forward;
 use crate::name::Name;
 use crate::panics::catch_panic;
-use crate::tool::{Tool, ToolContext};
 use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
+use crate::tool_interface::{Tool, ToolContext};
 use crate::tool_run::run_tool;
 
 /// A tool that keeps the results of another tool for a while: the same call gets the same result, and the tool is not
@@ -170,14 +171,18 @@ struct WatchedCaller {
 }
 
 impl CallAgent for WatchedCaller {
-    fn call_agent(&self, agent: Name, content: Content) -> BoxFuture<'static, Result<Content, CallError>> {
+    fn forward(&self, agent: Name, content: Content) -> Forward {
+        self.caller.0.forward(agent, content)
+    }
+
+    fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
         let is_cancelled = Arc::clone(&self.is_cancelled);
         let see = move |answer: &Result<_, CallError>| {
             if matches!(answer, Err(CallError::Cancelled | CallError::ShutDown)) {
                 is_cancelled.store(true, Ordering::Relaxed);
             }
         };
-        self.caller.call_agent(agent, content).inspect(see).boxed()
+        self.caller.0.send(forward).inspect(see).boxed()
     }
 
     fn progress(&self, id: &ToolCallId, progress: Progress) {

@@ -1,0 +1,239 @@
+//! Typed answers: a call whose output is a Rust value, which the callee's model writes by its JSON Schema.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::answer_type::{AnswerType, CheckAnswer};
+use crate::call_builder::CallBuilder;
+use crate::message::Forward;
+use crate::panics::catch;
+use crate::tool_call::{Arguments, schema_of};
+use crate::user::Call;
+
+impl<T> Call<T> {
+    /// Expects an answer of type `A`. The parameters of the callee's tool `finish` are the JSON Schema of `A`, and
+    /// [`Report::output`](crate::Report::output) is the value. A type that is not an object is the parameter `message`.
+    ///
+    /// A model that ends with text instead of `finish` must write the value as JSON. If the answer does not fit, the
+    /// model is told where, what was found and what was expected, up to three times. Then the call fails with
+    /// [`CallError::Misfit`](crate::CallError::Misfit). The answer of an actor or a user must be JSON too, and is
+    /// checked once.
+    ///
+    /// It must be set before the call is sent; otherwise the call fails with that error.
+    ///
+    /// ```
+    /// # use agentouto::{Agent, Reply, Runtime, providers::scripted::Scripted};
+    /// #[derive(schemars::JsonSchema, serde::Deserialize)]
+    /// struct Verdict {
+    ///     /// From 0 to 10.
+    ///     score: u8,
+    /// }
+    ///
+    /// # let model = Scripted::new().replies_to_any("judge", [Reply::tool("finish", serde_json::json!({"score": 7}))]);
+    /// # let runtime = Runtime::builder().provider("script", model).agent(Agent::new("judge", "Judges.")).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let verdict = runtime.user("editor").forward("judge", "How good is it?").typed::<Verdict>().await?.output;
+    /// assert_eq!(verdict.score, 7);
+    /// # Ok::<(), agentouto::RunError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn typed<A: DeserializeOwned + JsonSchema>(mut self) -> Call<A> {
+        if let Some(forward) = self.forward_mut() {
+            forward.answer_type = Some(Typed::of::<A>());
+        }
+        self.decode_by(decode)
+    }
+
+    /// Checks an answer that is a `T`. The model reads the error as it reads that of an answer of another type. A panic
+    /// in `check` is such an error too. Call it after [`Call::typed`]; it may be called several times.
+    pub fn validated<E: Display>(mut self, check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static) -> Self
+    where
+        T: DeserializeOwned,
+    {
+        if let Some(forward) = self.forward_mut() {
+            validate(forward, check);
+        }
+        self
+    }
+}
+
+impl<T> CallBuilder<T> {
+    /// Expects an answer of type `A`, see [`Call::typed`].
+    pub fn typed<A: DeserializeOwned + JsonSchema>(mut self) -> CallBuilder<A> {
+        self.forward_mut().answer_type = Some(Typed::of::<A>());
+        self.decode_by(decode)
+    }
+
+    /// Checks a typed answer further, see [`Call::validated`].
+    pub fn validated<E: Display>(mut self, check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static) -> Self
+    where
+        T: DeserializeOwned,
+    {
+        validate(self.forward_mut(), check);
+        self
+    }
+}
+
+impl Agent {
+    /// The agent always answers with an `A`, see [`Call::typed`]. A caller that expects another type gets that one.
+    #[must_use]
+    pub fn answers<A: DeserializeOwned + JsonSchema>(mut self) -> Self {
+        self.answer_type = Some(Typed::of::<A>());
+        self
+    }
+}
+
+/// Adds a check of the answer to a Forward that expects a `T`.
+fn validate<T: DeserializeOwned, E: Display>(
+    forward: &mut Forward,
+    check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static,
+) {
+    if let Some(AnswerType(inner)) = forward.answer_type.take() {
+        let check = move |value: &Value| check(&parse(value)?).map_err(|error| error.to_string());
+        forward.answer_type = Some(AnswerType(Arc::new(Validated { inner, check })));
+    }
+}
+
+/// A Rust type.
+struct Typed {
+    schema: Value,
+    form: Form,
+    check: fn(&Value) -> Result<(), String>,
+}
+
+/// The form in which the model gives the value to `finish`.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// An object: the arguments themselves.
+    Object,
+    /// A text: the argument `message`, as it is.
+    Text,
+    /// Any other value: the argument `message`.
+    Wrapped,
+}
+
+impl Typed {
+    fn of<T: DeserializeOwned + JsonSchema>() -> AnswerType {
+        let schema = schema_of::<T>();
+        let form = match schema.get("type").and_then(Value::as_str) {
+            Some("object") => Form::Object,
+            Some("string") if schema.get("enum").is_none() && schema.get("const").is_none() => Form::Text,
+            _ => Form::Wrapped,
+        };
+        AnswerType(Arc::new(Self { schema, form, check: |value| parse::<T>(value).map(drop) }))
+    }
+
+    fn fit(&self, value: Value) -> Result<Arc<str>, String> {
+        (self.check)(&value)?;
+        Ok(match (self.form, value) {
+            (Form::Text, Value::String(text)) => text.into(),
+            (_, value) => value.to_string().into(),
+        })
+    }
+}
+
+impl CheckAnswer for Typed {
+    fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn parameters(&self) -> Value {
+        if self.form == Form::Object {
+            return self.schema.clone();
+        }
+        let mut message = self.schema.clone();
+        // References are to the definitions at the root.
+        let definitions = message.as_object_mut().and_then(|message| message.shift_remove("$defs"));
+        let mut parameters = json!({"type": "object", "properties": {"message": message}, "required": ["message"]});
+        if let Some(definitions) = definitions {
+            parameters["$defs"] = definitions;
+        }
+        parameters
+    }
+
+    fn of_arguments(&self, mut arguments: Arguments) -> Result<Arc<str>, String> {
+        match self.form {
+            Form::Object => self.fit(Value::Object(arguments)),
+            Form::Text | Form::Wrapped => {
+                self.fit(arguments.remove("message").ok_or("missing required argument `message`")?)
+            }
+        }
+    }
+
+    fn of_text(&self, text: &str) -> Result<Arc<str>, String> {
+        if self.form == Form::Text {
+            return self.fit(text.into());
+        }
+        match serde_json::from_str(text) {
+            Ok(value) => self.fit(value),
+            // A word alone may be one of an enum.
+            Err(error) => {
+                self.fit(text.trim().into()).map_err(|_| format!("expected JSON, found `{text:.80}` ({error})"))
+            }
+        }
+    }
+
+    fn value(&self, answer: &str) -> Result<Value, String> {
+        match self.form {
+            Form::Text => Ok(answer.into()),
+            Form::Object | Form::Wrapped => serde_json::from_str(answer).map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// A type with one more check of its values.
+struct Validated<F> {
+    inner: Arc<dyn CheckAnswer>,
+    check: F,
+}
+
+impl<F: Fn(&Value) -> Result<(), String> + Send + Sync> Validated<F> {
+    fn fit(&self, text: Arc<str>) -> Result<Arc<str>, String> {
+        let value = self.inner.value(&text)?;
+        // The check is foreign code.
+        catch(|| (self.check)(&value)).unwrap_or_else(|panic| Err(format!("its check panicked: {panic}")))?;
+        Ok(text)
+    }
+}
+
+impl<F: Fn(&Value) -> Result<(), String> + Send + Sync> CheckAnswer for Validated<F> {
+    fn schema(&self) -> &Value {
+        self.inner.schema()
+    }
+
+    fn parameters(&self) -> Value {
+        self.inner.parameters()
+    }
+
+    fn of_arguments(&self, arguments: Arguments) -> Result<Arc<str>, String> {
+        self.fit(self.inner.of_arguments(arguments)?)
+    }
+
+    fn of_text(&self, text: &str) -> Result<Arc<str>, String> {
+        self.fit(self.inner.of_text(text)?)
+    }
+
+    fn value(&self, answer: &str) -> Result<Value, String> {
+        self.inner.value(answer)
+    }
+}
+
+/// The output of a call that expects a `T`.
+fn decode<T: DeserializeOwned>(answer_type: Option<&AnswerType>, text: Arc<str>) -> Result<T, String> {
+    let answer_type = answer_type.ok_or("the type was set after the call was sent")?;
+    parse(&answer_type.0.value(&text)?)
+}
+
+/// Returns the value as a `T`, or where it is not one, what was found and what was expected.
+fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
+        whole if whole == "." => error.inner().to_string(),
+        path => format!("`{path}`: {}", error.inner()),
+    })
+}

@@ -1,0 +1,194 @@
+//! Answers of a type that the caller expects.
+
+use std::sync::Arc;
+
+use agentouto::providers::scripted::Scripted;
+use agentouto::{Agent, CallError, Forward, Reply, Request, Runtime};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::team::{With, path, team};
+
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+struct Verdict {
+    score: u8,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+struct Reason {
+    text: String,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Colour {
+    Red,
+    Green,
+}
+
+fn verdict() -> Value {
+    json!({"score": 7, "reasons": [{"text": "clear"}]})
+}
+
+fn expected() -> Verdict {
+    Verdict { score: 7, reasons: vec![Reason { text: "clear".to_owned() }] }
+}
+
+fn judge(replies: impl IntoIterator<Item = Reply>) -> Runtime {
+    team(Scripted::new().replies("judge", replies), ["judge"]).build().unwrap()
+}
+
+fn finish(arguments: Value) -> Reply {
+    Reply::tool("finish", arguments)
+}
+
+#[tokio::test]
+async fn the_answer_is_the_arguments_of_finish_or_the_json_of_a_text() {
+    for reply in [finish(verdict()), Reply::text(verdict().to_string())] {
+        let report = judge([reply]).user("u").forward("judge", "?").typed::<Verdict>().await.unwrap();
+        assert_eq!(report.output, expected());
+        assert_eq!(path(&report.log)[1], format!("u < judge: {}", verdict()));
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_is_no_object_is_the_message_of_finish() {
+    let runtime = judge([finish(json!({"message": "green"})), finish(json!({"message": 41.5})), Reply::text("red")]);
+    let ask = || runtime.user("u").forward("judge", "?");
+    assert_eq!(ask().typed::<Colour>().await.unwrap().output, Colour::Green);
+    assert_eq!(ask().typed::<f64>().await.unwrap().output, 41.5);
+    assert_eq!(ask().typed::<Colour>().await.unwrap().output, Colour::Red);
+    let runtime = judge([finish(json!({"message": "42"})), Reply::text("\"as it is\"")]);
+    let ask = || runtime.user("u").forward("judge", "?");
+    assert_eq!(ask().typed::<String>().await.unwrap().output, "42");
+    assert_eq!(ask().typed::<String>().await.unwrap().output, "\"as it is\"");
+}
+
+#[tokio::test]
+async fn a_model_that_is_wrong_twice_is_told_where_and_then_right() {
+    let model = Scripted::computed(|request: &Request| {
+        let offered = request.tools.last().unwrap();
+        assert_eq!((&*offered.name, &offered.parameters["required"]), ("finish", &json!(["score", "reasons"])));
+        let said = serde_json::to_string(request.context.messages().next_back().unwrap()).unwrap();
+        match request.context.turns() {
+            0 => finish(json!({"score": 7, "reasons": [{"text": 1}]})).and_tool("other", json!({})),
+            1 => {
+                assert!(said.contains("not carried out, because the same reply called finish"), "{said}");
+                let outputs: Vec<_> = request.context.messages().map(|m| serde_json::to_string(m).unwrap()).collect();
+                let told = "`reasons[0].text`: invalid type: integer `1`, expected a string";
+                assert!(outputs[2].contains(told), "{outputs:?}");
+                Reply::text("seven out of ten")
+            }
+            _ => {
+                assert!(said.contains("expected JSON, found `seven out of ten`"), "{said}");
+                finish(verdict())
+            }
+        }
+    });
+    let runtime = team(model, ["judge"]).build().unwrap();
+    assert_eq!(runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap().output, expected());
+}
+
+#[tokio::test]
+async fn a_model_that_is_never_right_is_told_three_times_and_then_fails() {
+    for wrong in [finish(json!({"score": 700, "reasons": []})), Reply::text("no idea"), finish(json!({}))] {
+        let runtime = judge(vec![wrong; 10]);
+        let failed = runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap_err();
+        assert!(matches!(&failed.error, CallError::Misfit { name, .. } if &**name == "judge"), "{failed}");
+    }
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let model = Scripted::computed(move |_: &Request| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Reply::text("no idea")
+    });
+    let runtime = team(model, ["judge"]).build().unwrap();
+    runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap_err();
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 4, "the first answer, and three corrections");
+}
+
+#[tokio::test]
+async fn the_model_reads_what_the_validator_says() {
+    let model = Scripted::computed(|request: &Request| match request.context.turns() {
+        0 => finish(json!({"score": 9, "reasons": []})),
+        1 => {
+            let said = serde_json::to_string(request.context.messages().next_back().unwrap()).unwrap();
+            assert!(said.contains("a verdict needs a reason"), "{said}");
+            finish(json!({"score": 99, "reasons": [{"text": "x"}]}))
+        }
+        _ => finish(verdict()),
+    });
+    let runtime = team(model, ["judge"]).build().unwrap();
+    let call = runtime.user("u").forward("judge", "?").typed::<Verdict>();
+    let reasons = |verdict: &Verdict| match verdict.reasons[..] {
+        [] => Err("a verdict needs a reason"),
+        _ => Ok(()),
+    };
+    let panics = |verdict: &Verdict| {
+        assert!(verdict.score < 50, "out of range");
+        Ok::<_, String>(())
+    };
+    assert_eq!(call.validated(reasons).validated(panics).await.unwrap().output, expected());
+}
+
+#[tokio::test]
+async fn agents_answer_each_other_with_types_and_so_do_tools_that_ask() {
+    let model = Scripted::new()
+        .replies("lead", [Reply::call_agent("judge", "?"), Reply::tool("ask", json!({})), Reply::text("done")])
+        .replies("judge", [finish(json!({})), finish(verdict()), finish(json!({"message": 3}))]);
+    let ask = With("ask", |context: agentouto::ToolContext| async move {
+        let answer = context.caller.forward("judge", "how many?").typed::<u32>().await?;
+        Ok(format!("{} reasons", answer.output).into())
+    });
+    let judge = Agent::new("judge", "Judges.").answers::<Verdict>();
+    let runtime = team(model, ["lead"]).agent(judge).tool(ask).build().unwrap();
+    let report = runtime.run("lead", "go").await.unwrap();
+    assert_eq!(path(&report.log)[2], format!("lead < judge: {}", verdict()));
+    assert_eq!(path(&report.log)[4], "lead < judge: 3", "what its caller expects goes before what it always gives");
+}
+
+#[tokio::test]
+async fn what_a_person_answers_is_checked_once() {
+    let answer = |text: &'static str| move |_: Arc<Forward>| async move { Ok::<_, CallError>(text) };
+    let runtime = Runtime::builder()
+        .user("right", "", answer(r#" {"score":7,"reasons":[{"text":"clear"}]} "#))
+        .user("wrong", "", answer(r#"{"score":"seven","reasons":[]}"#))
+        .user("shy", "", answer("green"))
+        .build()
+        .unwrap();
+    let user = runtime.user("u");
+    assert_eq!(user.forward("right", "?").typed::<Verdict>().await.unwrap().output, expected());
+    assert_eq!(user.forward("shy", "?").typed::<Colour>().await.unwrap().output, Colour::Green);
+    let failed = user.forward("wrong", "?").typed::<Verdict>().await.unwrap_err();
+    let text = "the answer of `wrong` does not fit: `score`: invalid type: string \"seven\", expected u8";
+    assert_eq!(failed.to_string(), text);
+    let failed = user.caller().forward("shy", "?").typed::<Verdict>().await.unwrap_err();
+    assert!(failed.to_string().contains("expected JSON, found `green`"), "{failed}");
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Tree {
+    name: String,
+    children: Vec<Tree>,
+}
+
+#[tokio::test]
+async fn a_recursive_type_is_offered_with_references_that_resolve() {
+    let model = Scripted::computed(|request: &Request| {
+        let parameters = &request.tools.last().unwrap().parameters;
+        let validator = jsonschema::validator_for(parameters).unwrap();
+        let tree = json!({"name": "root", "children": [{"name": "leaf", "children": []}]});
+        let arguments = if parameters["properties"]["message"].is_object() { json!({"message": [tree]}) } else { tree };
+        assert!(validator.is_valid(&arguments), "{parameters}");
+        let broken = json!({"name": "root", "children": [{"name": 1, "children": []}], "message": [{"name": 1}]});
+        assert!(!validator.is_valid(&broken), "{parameters}");
+        finish(arguments)
+    });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let tree = runtime.user("u").forward("a", "?").typed::<Tree>().await.unwrap().output;
+    assert_eq!((&*tree.name, tree.children[0].children.len()), ("root", 0));
+    let trees = runtime.user("u").forward("a", "?").typed::<Vec<Tree>>().await.unwrap().output;
+    assert_eq!(trees[0].children[0].name, "leaf");
+}
