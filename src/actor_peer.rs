@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use ractor::{ActorCell, ActorRef};
+use ractor::{ActorCell, ActorId};
 use tokio_util::sync::DropGuard;
 
 use crate::call_id_source::ChildIds;
@@ -19,13 +19,21 @@ use crate::scope::Scope;
 /// An actor that serves Forwards, with its message type erased.
 #[derive(Clone)]
 pub(crate) struct ActorPeer {
-    cell: ActorCell,
-    send: Arc<dyn Fn(Incoming) -> bool + Send + Sync>,
+    find: Arc<dyn Fn() -> Option<ActorCell> + Send + Sync>,
+    send: fn(&ActorCell, Incoming) -> bool,
 }
 
 impl ActorPeer {
-    pub(crate) fn new<M: ractor::Message + From<Incoming>>(actor: ActorRef<M>) -> Self {
-        Self { cell: actor.get_cell(), send: Arc::new(move |incoming| actor.cast(incoming.into()).is_ok()) }
+    /// An actor that is looked for at each Forward.
+    pub(crate) fn new<M: ractor::Message + From<Incoming>>(
+        find: impl Fn() -> Option<ActorCell> + Send + Sync + 'static,
+    ) -> Self {
+        Self { find: Arc::new(find), send: |actor, incoming| actor.send_message::<M>(incoming.into()).is_ok() }
+    }
+
+    /// Returns whether this is the peer at present.
+    pub(crate) fn is(&self, actor: ActorId) -> bool {
+        (self.find)().is_some_and(|present| present.get_id() == actor)
     }
 }
 
@@ -52,21 +60,28 @@ impl Serve for ActorCall {
         let reply = ReplyPort { call: Arc::clone(&outcome), scope: scope.clone(), part: Arc::downgrade(&part), _below };
         let name = || Arc::clone(&outcome.forward.receiver);
         let incoming = Incoming { forward, caller: Caller(Arc::new(caller)), reply };
-        let failed = match catch(|| (actor.send)(incoming)) {
-            Ok(true) => None,
-            Ok(false) => Some(CallError::Unreachable { name: name(), reason: "the actor has stopped".into() }),
-            Err(message) => Some(CallError::Panicked { name: name(), message }),
+        let unreachable = |reason: &str| CallError::Unreachable { name: name(), reason: reason.into() };
+        let sent = match (actor.find)() {
+            None => Err(unreachable("no actor of its type is registered")),
+            Some(cell) => match catch(|| (actor.send)(&cell, incoming)) {
+                Ok(true) => Ok(cell),
+                Ok(false) => Err(unreachable("the actor has stopped")),
+                Err(message) => Err(CallError::Panicked { name: name(), message }),
+            },
         };
-        if let Some(error) = failed {
-            outcome.resolve(Err(error));
-            return None;
-        }
+        let cell = match sent {
+            Ok(cell) => cell,
+            Err(error) => {
+                outcome.resolve(Err(error));
+                return None;
+            }
+        };
         let stop = StopHandle::Forget(Arc::downgrade(&part));
         tokio::spawn(async move {
             tokio::select! {
                 () = scope.cancelled() => {}
                 // The state of a dead actor may still hold the port, which is then neither used nor dropped.
-                _ = actor.cell.wait(None) => {}
+                _ = cell.wait(None) => {}
             }
             part.end();
             // Calls that the actor made and that cannot end are not waited for.

@@ -76,7 +76,15 @@ impl Future for Delivery {
                         false => *stop = callee.start(token),
                     }
                 }
-                call.poll_result(context)
+                let polled = call.poll_result(context);
+                // Something above may have withdrawn the call.
+                if polled.is_pending()
+                    && call.is_withdrawn()
+                    && let Some(stop) = stop.take()
+                {
+                    stop.stop(call);
+                }
+                polled
             }
         }
     }

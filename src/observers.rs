@@ -3,10 +3,12 @@
 //! Observation never waits: a stream whose reader is too slow loses events, which are counted. No code of a reader (its
 //! waker, its drop) runs under a lock.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
+use futures_util::Stream;
 use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::{Semaphore, mpsc};
@@ -178,8 +180,16 @@ impl Events {
         self.lost.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    pub(crate) fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
         self.receiver.poll_recv(context)
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.poll_recv(context)
     }
 }
 

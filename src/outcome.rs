@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
+use crate::call_id::CallId;
 use crate::call_id_source::ReservedId;
 use crate::content::Content;
 use crate::error::CallError;
@@ -109,6 +110,10 @@ impl Outcome {
         let _ = self.result.set(Err(self.forward.run.cancelled()));
     }
 
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        matches!(self.result.get(), Some(Err(CallError::Cancelled | CallError::BudgetExceeded { .. })))
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.phase.load(Ordering::Acquire) == OVER
     }
@@ -179,6 +184,15 @@ fn record_all(mut next: Option<Arc<Outcome>>) {
 }
 
 impl Open for Outcome {
+    fn call_id(&self) -> CallId {
+        self.forward.call_id
+    }
+
+    fn cancel(&self) {
+        self.withdraw();
+        catch_and_log("in a waker", || self.caller.wake());
+    }
+
     fn close(&self) {
         // A call that is not sent yet checks for the cancellation before it is sent.
         if self.phase.load(Ordering::Acquire) != UNSENT {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ractor::ActorId;
+
 use crate::actor_peer::{ActorCall, ActorPeer};
 use crate::agent::Agent;
 use crate::call_id::CallId;
@@ -75,9 +77,14 @@ impl Router {
         Ok(Parent::Runtime { _streams: Arc::clone(&self.streams), _id: self.call_ids.reserve(call_id)? })
     }
 
-    /// Returns whether a user may call under that name.
-    pub(crate) fn is_free_for_a_user(&self, name: &str) -> bool {
-        name::problem_of_user(name).is_none() && matches!(self.registry.find(name).0, None | Some((_, Peer::User(_))))
+    /// Returns whether a user, or that actor, may call under that name.
+    pub(crate) fn may_call(&self, name: &str, actor: Option<ActorId>) -> bool {
+        let peer = self.registry.find(name).0.map(|(_, peer)| peer);
+        match (peer, actor) {
+            (Some(Peer::Actor(peer)), Some(actor)) => peer.is(actor),
+            (None | Some(Peer::User(_)), None) => name::problem_of_user(name).is_none(),
+            _ => false,
+        }
     }
 }
 

@@ -53,7 +53,7 @@ impl Runtime {
     /// [`CallError::NameTaken`](crate::CallError::NameTaken).
     #[must_use]
     pub fn user(&self, name: impl Into<Name>) -> User {
-        User { router: Arc::clone(&self.router), name: name.into() }
+        User { router: Arc::clone(&self.router), name: name.into(), actor: None }
     }
 
     /// Adds an agent. Invocations that are running do not see it in their prompts.
@@ -83,7 +83,47 @@ impl Runtime {
     where
         M: ractor::Message + From<Incoming>,
     {
-        join(&self.router, [NewPeer::Actor(name.into(), role.into(), ActorPeer::new(actor))])
+        join(&self.router, [new_actor(name, role, actor)])
+    }
+
+    /// Adds the actor that has a name in [ractor's registry](ractor::registry) as a peer. It is looked for at each
+    /// Forward, so a supervisor may restart it. A call that it serves when it stops fails with
+    /// [`CallError::Unanswered`](crate::CallError::Unanswered), and one while no actor has the name with
+    /// [`CallError::Unreachable`](crate::CallError::Unreachable). Otherwise it is like [`Runtime::join_actor`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RuntimeBuilder::build`].
+    pub fn join_registered_actor<M>(
+        &self,
+        name: impl Into<Name>,
+        role: impl Into<Arc<str>>,
+        registered: impl Into<String>,
+    ) -> Result<(), BuildError>
+    where
+        M: ractor::Message + From<Incoming>,
+    {
+        let registered = registered.into();
+        let find = move || ActorRef::<M>::where_is(&registered).map(|actor| actor.get_cell());
+        join(&self.router, [NewPeer::Actor(name.into(), role.into(), ActorPeer::new::<M>(find))])
+    }
+
+    /// Puts another actor in the place of one that joined. Returns `false` if no actor has that name. Calls that the
+    /// former actor serves continue; the role stays.
+    pub fn replace_actor<M>(&self, name: &str, actor: ActorRef<M>) -> bool
+    where
+        M: ractor::Message + From<Incoming>,
+    {
+        let peer = Peer::Actor(fixed_actor(&actor));
+        self.router.registry.replace_peer(name, peer, |former| matches!(former, Peer::Actor(_)))
+    }
+
+    /// Returns an actor as a user that calls in its name; `None` if it is no peer. A call fails with
+    /// [`CallError::NameTaken`](crate::CallError::NameTaken) once the actor has left or was replaced.
+    #[must_use]
+    pub fn actor<M>(&self, name: &str, actor: &ActorRef<M>) -> Option<User> {
+        let user = User { router: Arc::clone(&self.router), name: name.into(), actor: Some(actor.get_id()) };
+        user.is_allowed().then_some(user)
     }
 
     /// Adds a user that agents can call. `answerer` answers the calls.
@@ -222,7 +262,7 @@ impl RuntimeBuilder {
     where
         M: ractor::Message + From<Incoming>,
     {
-        self.peers.push(NewPeer::Actor(name.into(), role.into(), ActorPeer::new(actor)));
+        self.peers.push(new_actor(name, role, actor));
         self
     }
 
@@ -302,6 +342,18 @@ impl fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RuntimeBuilder")
     }
+}
+
+fn new_actor<M>(name: impl Into<Name>, role: impl Into<Arc<str>>, actor: ActorRef<M>) -> NewPeer
+where
+    M: ractor::Message + From<Incoming>,
+{
+    NewPeer::Actor(name.into(), role.into(), fixed_actor(&actor))
+}
+
+fn fixed_actor<M: ractor::Message + From<Incoming>>(actor: &ActorRef<M>) -> ActorPeer {
+    let cell = actor.get_cell();
+    ActorPeer::new::<M>(move || Some(cell.clone()))
 }
 
 fn join(router: &Router, joining: impl IntoIterator<Item = NewPeer>) -> Result<(), BuildError> {

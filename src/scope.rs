@@ -174,6 +174,11 @@ impl Scope {
 
 /// A call without an outcome yet, as its tracker sees it.
 pub(crate) trait Open: Send + Sync {
+    fn call_id(&self) -> CallId;
+
+    /// Has the caller of the call withdraw it.
+    fn cancel(&self);
+
     /// Records the call as cancelled, without waiting for the callee.
     fn close(&self);
 }
@@ -284,6 +289,12 @@ impl Tracker {
     /// it.
     fn parts(&self) -> Vec<Arc<Self>> {
         self.parts.lock().iter().filter_map(|(_, part)| part.upgrade()).collect()
+    }
+
+    /// Returns the call with this id, if it is one of this tracker.
+    pub(crate) fn find(&self, call_id: CallId) -> Option<Arc<dyn Open>> {
+        let open: Vec<_> = self.open.lock().iter().filter_map(|(_, call)| call.upgrade()).collect();
+        open.into_iter().find(|call| call.call_id() == call_id)
     }
 
     fn close(&self) {

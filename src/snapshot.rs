@@ -103,6 +103,15 @@ impl<P: Clone> Registry<P> {
         gone.map(|(_, peer)| peer)
     }
 
+    /// Puts a peer in the place of one that `may_go`. Returns whether there was one.
+    pub(crate) fn replace_peer(&self, name: &str, peer: P, may_go: impl FnOnce(&P) -> bool) -> bool {
+        let mut current = self.current.write();
+        let former = current.peers.get_mut(&*key(name)).filter(|(_, former)| may_go(former));
+        let former = former.map(|(_, former)| mem::replace(former, peer));
+        drop(current);
+        former.is_some()
+    }
+
     /// Removes tools and appends others, in one step. Returns the number of tools removed.
     ///
     /// # Errors

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream};
+use ractor::ActorId;
 use tokio_util::sync::DropGuard;
 
 use crate::answer_type::{self, Decode};
@@ -34,6 +35,8 @@ const EVENTS_WAITING: usize = 65_536;
 pub struct User {
     pub(crate) router: Arc<Router>,
     pub(crate) name: Name,
+    /// The actor that calls, if it is no user.
+    pub(crate) actor: Option<ActorId>,
 }
 
 impl User {
@@ -43,7 +46,7 @@ impl User {
         let scope = self.router.root.held_child();
         Call {
             forward: Arc::new(forward),
-            state: State::Unsent(Arc::clone(&self.router)),
+            state: State::Unsent(self.clone()),
             _cancellation: scope.cancel_on_drop(),
             scope,
             events: None,
@@ -60,6 +63,23 @@ impl User {
     fn compose(&self, receiver: Name, content: Content) -> Forward {
         Forward::of_user(self.router.call_ids.draw(), &self.name, receiver, content)
     }
+
+    /// Returns whether the name is valid and free for this caller.
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.router.may_call(&self.name, self.actor)
+    }
+
+    /// Sends a Forward. Its id is in use as long as the call is running.
+    fn deliver(&self, forward: Forward, scope: &Scope) -> Delivery {
+        let checked = match self.is_allowed() {
+            true => check_tokio(&forward.receiver).and_then(|()| self.router.parent(forward.call_id)),
+            false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
+        };
+        match checked {
+            Ok(parent) => Arc::clone(&self.router).deliver(forward, scope, parent),
+            Err(error) => Delivery::refused(|| error),
+        }
+    }
 }
 
 impl CallAgent for User {
@@ -68,11 +88,11 @@ impl CallAgent for User {
     }
 
     fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
-        let router = Arc::clone(&self.router);
+        let user = self.clone();
         let calling = async move {
-            let scope = router.root.child();
+            let scope = user.router.root.child();
             let _below = scope.cancel_on_drop();
-            send(forward, &router, &scope).await
+            user.deliver(forward, &scope).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }
@@ -108,7 +128,7 @@ pub struct Call<T = Arc<str>> {
 }
 
 enum State {
-    Unsent(Arc<Router>),
+    Unsent(User),
     Sent(BoxFuture<'static, Result<Content, CallError>>),
     Over(Result<Content, CallError>, Log),
 }
@@ -170,23 +190,34 @@ impl<T> Call<T> {
         self.scope.cancel();
     }
 
+    /// Cancels one call below this one, and everything below it. Returns whether there was such a call.
+    ///
+    /// Its caller gets [`CallError::Cancelled`] and goes on. The call ends when its caller is polled next, which an
+    /// agent is at once; a tool or an actor that holds the call without polling it ends it later.
+    pub fn cancel_below(&self, call_id: CallId) -> bool {
+        let found = self.scope.tracker().find(call_id).filter(|_| call_id != self.call_id());
+        found.iter().for_each(|call| call.cancel());
+        found.is_some()
+    }
+
     /// Returns the next event of the call or of any call below it; `None` when the call is over.
     ///
     /// Events are kept from the first call of this method on, so call it first to see all. Up to 65,536 wait to be
     /// read; further ones are lost, and [counted](Call::lost_events). Dropping the future loses no event.
     pub async fn next_event(&mut self) -> Option<Event> {
+        std::future::poll_fn(|context| self.poll_event(context)).await
+    }
+
+    fn poll_event(&mut self, context: &mut TaskContext<'_>) -> Poll<Option<Event>> {
         if self.events.is_none() && !matches!(self.state, State::Over(..)) {
             self.events = self.scope.call_observers().map(|observers| observers.stream(EVENTS_WAITING));
         }
-        std::future::poll_fn(|context| {
-            let is_over = self.poll_result(context).is_ready();
-            let Some(events) = &mut self.events else { return Poll::Ready(None) };
-            match is_over {
-                true => Poll::Ready(events.try_next()),
-                false => events.poll_next(context),
-            }
-        })
-        .await
+        let is_over = self.poll_result(context).is_ready();
+        let Some(events) = &mut self.events else { return Poll::Ready(None) };
+        match is_over {
+            true => Poll::Ready(events.try_next()),
+            false => events.poll_recv(context),
+        }
     }
 
     /// The number of events that were lost because [`Call::next_event`] did not read them in time.
@@ -197,8 +228,8 @@ impl<T> Call<T> {
 
     /// Sends the Forward if it is unsent, and returns the result once everything below has ended as well.
     fn poll_result(&mut self, context: &mut TaskContext<'_>) -> Poll<(&Result<Content, CallError>, &Log)> {
-        if let State::Unsent(router) = &self.state {
-            let delivery = send(Forward::clone(&self.forward), router, &self.scope);
+        if let State::Unsent(user) = &self.state {
+            let delivery = user.deliver(Forward::clone(&self.forward), &self.scope);
             self.state = State::Sent(Box::pin(waited_for(settle(delivery, self.scope.clone()))));
         }
         if let State::Sent(settling) = &mut self.state {
@@ -230,15 +261,12 @@ async fn settle(mut delivery: Delivery, scope: Scope) -> Result<Content, CallErr
     result
 }
 
-/// Sends a user's Forward. Its id is in use as long as the call is running.
-fn send(forward: Forward, router: &Arc<Router>, scope: &Scope) -> Delivery {
-    let checked = match router.is_free_for_a_user(&forward.sender) {
-        true => check_tokio(&forward.receiver).and_then(|()| router.parent(forward.call_id)),
-        false => Err(CallError::NameTaken { name: Arc::clone(&forward.sender) }),
-    };
-    match checked {
-        Ok(parent) => Arc::clone(router).deliver(forward, scope, parent),
-        Err(error) => Delivery::refused(|| error),
+/// The events, as [`Call::next_event`] returns them.
+impl<T> Stream for Call<T> {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Option<Event>> {
+        self.poll_event(context)
     }
 }
 

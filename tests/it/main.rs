@@ -28,6 +28,7 @@ mod run_context;
 mod scenarios;
 mod server;
 mod silent_actor;
+mod subtrees;
 mod team;
 mod tidy;
 mod tools;

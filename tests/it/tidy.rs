@@ -62,7 +62,7 @@ const FLOORS: [&[&str]; 4] = [
 
 /// Foreign crates that only some files may name.
 const FOREIGN: &[(&str, &[&str])] = &[
-    ("ractor", &["delivery", "actor_peer", "invocation", "runtime"]),
+    ("ractor", &["delivery", "actor_peer", "invocation", "router", "user", "runtime"]),
     (
         "tokio",
         &[
