@@ -133,6 +133,11 @@ impl Context {
         }
     }
 
+    /// Returns whether the last message is a reply that paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(self.messages.last(), Some(ChatMessage::Assistant { tool_calls, .. }) if tool_calls.is_empty())
+    }
+
     /// The text of the paused replies directly before, followed by `last`.
     pub(crate) fn resumed(&self, last: Option<&Arc<str>>) -> Arc<str> {
         let paused = self.messages.iter().rev().map_while(|message| match message {

@@ -34,6 +34,7 @@ compile_error!(
 
 mod actor_peer;
 mod agent;
+mod answer_delta;
 mod answer_type;
 mod budget;
 mod builtin;

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
+use crate::answer_delta::AnswerDeltas;
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::outcome::Outcome;
@@ -31,7 +32,14 @@ pub(crate) async fn request(
     let attempts = CallAttempts { call, request, meter, refused: Mutex::default() };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-    let mut emit = |delta| call.emit_to_streams(|| EventKind::ModelDelta { delta });
+    let is_typed = call.forward.answer_type.is_some() || agent.answer_type.is_some();
+    let mut answer = (!is_typed).then(|| AnswerDeltas::new(request.context.is_paused()));
+    let mut emit = |delta| {
+        let answer = answer.as_mut().and_then(|answer| answer.next(&delta));
+        for delta in [Some(delta), answer].into_iter().flatten() {
+            call.emit_to_streams(|| EventKind::ModelDelta { delta });
+        }
+    };
     let deltas = match call.scope.is_streamed() {
         true => DeltaSink::to(&mut emit),
         false => DeltaSink::none(),

@@ -60,6 +60,7 @@ impl Request {
 /// A piece of a reply that is being streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Delta {
     /// More of the text.
     Text(Arc<str>),
@@ -73,6 +74,17 @@ pub enum Delta {
         name: Name,
         /// The next piece of the arguments, which are JSON once they are complete.
         arguments: Arc<str>,
+    },
+    /// More of the answer's text, whether the model ends by text or by `finish`. The runtime adds it to the other
+    /// pieces; a provider makes none. A typed answer has no such pieces.
+    ///
+    /// Text may be followed by tool calls, and is no answer then. So the answer is the text since the last piece that
+    /// begins it.
+    Answer {
+        /// The next piece of the text.
+        text: Arc<str>,
+        /// `true` if the answer begins here: what was taken for it before is none.
+        begins: bool,
     },
 }
 

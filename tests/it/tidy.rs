@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 4] = [
         "tool_interface",
         "event",
     ],
-    &["toolbox", "prompt", "builtin", "turn", "trace"],
+    &["toolbox", "prompt", "builtin", "turn", "answer_delta", "trace"],
     &[
         "call_id_source",
         "threads",

@@ -210,6 +210,7 @@ impl Shown {
                 *known = name.to_string();
                 *so_far += &arguments;
             }
+            _ => panic!("a provider makes no such piece"),
         }
     }
 }
