@@ -5,12 +5,11 @@ use std::sync::Arc;
 use ractor::ActorId;
 
 use crate::actor_peer::{ActorCall, ActorPeer};
-use crate::agent::Agent;
 use crate::call_id::CallId;
 use crate::call_id_source::CallIdSource;
 use crate::caller::Answerer;
 use crate::delivery::{Deliver, Delivery, Serve};
-use crate::error::{BuildError, CallError};
+use crate::error::CallError;
 use crate::event::EventKind;
 use crate::invocation::Callee;
 use crate::message::Forward;
@@ -26,7 +25,7 @@ use crate::toolbox::Toolbox;
 /// The peers that can be called, and the tools, providers and call ids that they use.
 pub(crate) struct Router {
     pub(crate) registry: Registry<Peer>,
-    providers: Providers,
+    pub(crate) providers: Providers,
     /// The source of the ids of calls that have no parent.
     pub(crate) call_ids: CallIdSource,
     /// The parent of the scopes of all calls.
@@ -49,27 +48,6 @@ impl Router {
     pub(crate) fn new(providers: Providers, tools: Toolbox, call_ids: CallIdSource, root: Scope) -> Self {
         let streams = Arc::new(OpenStreams(Arc::clone(root.runtime_observers())));
         Self { registry: Registry::new(tools), providers, call_ids, root, streams }
-    }
-
-    /// Returns an agent as a peer, if its provider is registered.
-    pub(crate) fn agent(&self, agent: Agent) -> Result<Peer, BuildError> {
-        let known = || {
-            let mut known: Vec<Name> = self.providers.iter().map(|(name, _)| Arc::clone(name)).collect();
-            known.sort();
-            known
-        };
-        let mut all = self.providers.iter();
-        let (provider_name, provider) = match (&agent.provider, all.next(), all.next()) {
-            (Some(provider), ..) => self.providers.find(provider).ok_or_else(|| BuildError::UnknownProvider {
-                agent: Arc::clone(&agent.name),
-                provider: Arc::clone(provider),
-                known: known(),
-            })?,
-            (None, Some(only), None) => only,
-            (None, ..) => return Err(BuildError::NoProvider { agent: agent.name, known: known() }),
-        }
-        .clone();
-        Ok(Peer::Agent(Arc::new(AgentEntry { agent: Arc::new(agent), provider_name, provider })))
     }
 
     /// Returns what a call without a parent holds until it is over. Its id is in use until then.

@@ -46,6 +46,7 @@ const FLOORS: [&[&str]; 4] = [
         "runtime",
     ],
     &[
+        "builder",
         "call_builder",
         "budget",
         "typed",
@@ -62,7 +63,7 @@ const FLOORS: [&[&str]; 4] = [
 
 /// Foreign crates that only some files may name.
 const FOREIGN: &[(&str, &[&str])] = &[
-    ("ractor", &["delivery", "actor_peer", "invocation", "router", "user", "runtime"]),
+    ("ractor", &["delivery", "actor_peer", "invocation", "router", "user", "runtime", "builder"]),
     (
         "tokio",
         &[
