@@ -49,6 +49,8 @@ impl Serve for ActorCall {
     fn start(self: Box<Self>, call: CallToken) -> Option<StopHandle> {
         let Self { actor, deliver } = *self;
         let scope = call.scope.child();
+        // Begun before the actor can make calls, which belong below it.
+        let trace = catch(|| call.scope.telemetry().invocation(&call.forward, None)).unwrap_or_default();
         let (forward, outcome) = (Arc::clone(&call.forward), Arc::clone(call.outcome()));
         let ids = ChildIds::under(forward.call_id);
         let caller =
@@ -72,6 +74,7 @@ impl Serve for ActorCall {
         let cell = match sent {
             Ok(cell) => cell,
             Err(error) => {
+                trace.iter().for_each(|trace| trace.end(&Err(error.clone())));
                 outcome.resolve(Err(error));
                 return None;
             }
@@ -84,6 +87,8 @@ impl Serve for ActorCall {
                 _ = cell.wait(None) => {}
             }
             part.end();
+            trace.iter().zip(outcome.result()).for_each(|(trace, result)| trace.end(result));
+            drop(trace);
             // Calls that the actor made and that cannot end are not waited for.
             if !outcome.is_over() && !outcome.scope.is_cancelled() {
                 drop(part);

@@ -18,6 +18,7 @@ use crate::router::{Peer, Providers, Router};
 use crate::runtime::Runtime;
 use crate::scope::Scope;
 use crate::snapshot::AgentEntry;
+use crate::spans::Spans;
 use crate::threads::{BlockingThreads, DEFAULT_THREADS};
 use crate::tool_interface::Tool;
 use crate::toolbox::{SpecifiedTool, Toolbox};
@@ -87,7 +88,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Records content in `tracing` spans: messages, arguments, outputs. Default: not recorded.
+    /// Records content in `tracing` spans: system prompts, messages, tools, arguments, outputs and the texts of errors, in
+    /// the JSON of the [OpenTelemetry conventions](https://github.com/open-telemetry/semantic-conventions-genai). Every
+    /// request to a model has all messages before it. Default: not recorded.
     pub fn record_content(mut self) -> Self {
         self.records_content = true;
         self
@@ -126,7 +129,7 @@ impl RuntimeBuilder {
         let (tools, _) =
             Toolbox::new(builtin::specs()).replace(&[], &with_specs(self.tools)?).map_err(name_taken("tool"))?;
         let threads = BlockingThreads::new(self.blocking_threads.unwrap_or(DEFAULT_THREADS));
-        let root = Scope::root(threads, self.records_content);
+        let root = Scope::root(threads, Arc::new(Spans::new(self.records_content)));
         let call_ids = CallIdSource::new(self.call_ids);
         let router = Router::new(providers, tools, call_ids, root);
         join(&router, self.peers)?;
@@ -300,7 +303,8 @@ fn agent_peer(providers: &Providers, agent: Agent) -> Result<Peer, BuildError> {
         (None, ..) => return Err(BuildError::NoProvider { agent: agent.name, known: known() }),
     }
     .clone();
-    Ok(Peer::Agent(Arc::new(AgentEntry { agent: Arc::new(agent), provider_name, provider })))
+    let info = provider.info();
+    Ok(Peer::Agent(Arc::new(AgentEntry { agent: Arc::new(agent), provider_name, provider, info })))
 }
 
 /// Returns the tools with their specifications, after checking those.

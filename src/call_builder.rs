@@ -13,6 +13,18 @@ use crate::context::ChatMessage;
 use crate::error::CallError;
 use crate::message::Forward;
 use crate::name::Name;
+use crate::user::Call;
+
+impl<T> Call<T> {
+    /// Names the conversation that this call continues, for spans: `gen_ai.conversation.id` and `session.id`. Everything
+    /// below the call has it too. Default: none. It has no effect once the call is sent.
+    pub fn conversation(mut self, id: impl Into<Arc<str>>) -> Self {
+        if let Some(forward) = self.forward_mut() {
+            forward.run_mut().conversation = Some(id.into());
+        }
+        self
+    }
+}
 
 impl Caller {
     /// Returns a call of `agent`, to set options and to await. Dropping it while it is awaited cancels the call, as with
@@ -46,6 +58,12 @@ impl<T> CallBuilder<T> {
     /// Lends a value to everything below the call, see [`Call::with`](crate::Call::with).
     pub fn with<V: Send + Sync + 'static>(mut self, value: V) -> Self {
         self.forward.run_mut().lend(value);
+        self
+    }
+
+    /// Names the conversation that the call continues, see [`Call::conversation`].
+    pub fn conversation(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.forward.run_mut().conversation = Some(id.into());
         self
     }
 

@@ -11,12 +11,14 @@ use tokio::task::coop;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::delivery::Delivery;
+use crate::telemetry::TransferTrace;
 use crate::tool_call::ToolOutput;
 use crate::tool_run::{ToolRun, aborted, call_output};
 
 /// One action of a turn.
 pub(crate) enum ActionFuture {
     Call(Delivery),
+    TracedCall(Box<(Delivery, TransferTrace)>),
     NotStarted(Option<Box<ToolRun>>),
     Tool(AbortOnDropHandle<ToolOutput>),
     Refused(ToolOutput),
@@ -33,6 +35,13 @@ impl Future for ActionFuture {
         }
         match &mut *self {
             Self::Call(delivery) => delivery.poll_unpin(context).map(call_output),
+            Self::TracedCall(call) => {
+                let (delivery, trace) = &mut **call;
+                delivery.poll_unpin(context).map(|result| {
+                    trace.end(&result);
+                    call_output(result)
+                })
+            }
             Self::Tool(running) => running.poll_unpin(context).map(|ended| ended.unwrap_or_else(|_| aborted())),
             Self::NotStarted(_) => Poll::Pending,
             Self::Refused(output) => Poll::Ready(std::mem::take(output)),
@@ -49,7 +58,7 @@ const START_BATCH: usize = 64;
 /// is blocked for long.
 pub(crate) async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOutput> {
     if let [only] = &mut actions[..] {
-        let is_call = matches!(only, ActionFuture::Call(_));
+        let is_call = matches!(only, ActionFuture::Call(_) | ActionFuture::TracedCall(_));
         let output = poll_fn(|context| {
             let polled = pin!(coop::unconstrained(&mut *only)).poll(context);
             if is_call && polled.is_pending() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::coop;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::answer_type::Expected;
 use crate::builtin;
@@ -16,7 +16,7 @@ use crate::call_id::CallId;
 use crate::caller::Answerer;
 use crate::content::Content;
 use crate::context::Context;
-use crate::delivery::{Deliver, Delivery, Serve, StopHandle, end_after_grace};
+use crate::delivery::{Deliver, Serve, StopHandle, end_after_grace};
 use crate::error::CallError;
 use crate::event::EventKind;
 use crate::fan_out::{ActionFuture, join_in_order};
@@ -28,7 +28,7 @@ use crate::prompt::Prompt;
 use crate::provider::{ProviderError, Request};
 use crate::reply::Reply;
 use crate::snapshot::{AgentEntry, Snapshot};
-use crate::span::InvocationSpan;
+use crate::telemetry::InvocationTrace;
 use crate::tool_call::{Arguments, ToolCall, ToolOutput};
 use crate::tool_interface::Tool;
 use crate::tool_run::ToolRun;
@@ -105,21 +105,26 @@ impl Actor for Invocation {
 }
 
 async fn serve(call: CallToken, callee: Callee) -> Result<Content, CallError> {
-    let span = InvocationSpan::new(&call.forward, &call.scope);
+    let entry = match &callee {
+        Callee::Agent { entry, .. } => Some(entry),
+        Callee::User(_) => None,
+    };
+    let trace = call.scope.telemetry().invocation(&call.forward, entry);
+    let span = trace.as_ref().map_or_else(Span::none, |trace| trace.span());
     let result = match callee {
         Callee::Agent { entry, snapshot, deliver } => {
-            let mut agent = AgentLoop::new(&call, entry, snapshot, deliver);
-            let result = agent.run().instrument(span.span.clone()).await;
+            let mut agent = AgentLoop::new(&call, entry, snapshot, deliver, trace.clone());
+            let result = agent.run().instrument(span).await;
             // This may drop the last reference to peers and tools that were removed meanwhile.
             drop_catching(agent);
             result
         }
         Callee::User(answerer) => {
-            let answer = answerer.answer(Arc::clone(&call.forward)).instrument(span.span.clone()).await;
+            let answer = answerer.answer(Arc::clone(&call.forward)).instrument(span).await;
             answer.and_then(|answer| call.forward.fit(answer))
         }
     };
-    span.record_result(&result, &call.scope);
+    trace.iter().for_each(|trace| trace.end(&result));
     result
 }
 
@@ -129,6 +134,7 @@ struct AgentLoop<'a> {
     entry: Arc<AgentEntry>,
     snapshot: Arc<Snapshot>,
     deliver: Arc<dyn Deliver>,
+    trace: Option<InvocationTrace>,
     /// Held so that other invocations of the agent share the prompt.
     _prompt: Arc<Prompt>,
     request: Request,
@@ -138,7 +144,13 @@ struct AgentLoop<'a> {
 }
 
 impl<'a> AgentLoop<'a> {
-    fn new(call: &'a CallToken, entry: Arc<AgentEntry>, snapshot: Arc<Snapshot>, deliver: Arc<dyn Deliver>) -> Self {
+    fn new(
+        call: &'a CallToken,
+        entry: Arc<AgentEntry>,
+        snapshot: Arc<Snapshot>,
+        deliver: Arc<dyn Deliver>,
+        trace: Option<InvocationTrace>,
+    ) -> Self {
         let forward = &call.forward;
         let prompt = snapshot.roster.prompt(&entry.agent);
         let answer_type = forward.answer_type.clone().or_else(|| entry.agent.answer_type.clone());
@@ -151,7 +163,7 @@ impl<'a> AgentLoop<'a> {
             tools: tools.unwrap_or_else(|| Arc::clone(specs)),
         };
         let expected = Expected::new(answer_type);
-        Self { call, entry, snapshot, deliver, _prompt: prompt, request, expected, calls: 0 }
+        Self { call, entry, snapshot, deliver, trace, _prompt: prompt, request, expected, calls: 0 }
     }
 
     /// The agent loop.
@@ -172,7 +184,7 @@ impl<'a> AgentLoop<'a> {
     async fn request_reply(&self) -> Result<Reply, CallError> {
         // The loop must notice a cancellation even if the model and the tools answer at once.
         coop::consume_budget().await;
-        model_call::request(self.call, &self.request, &self.entry).await
+        model_call::request(self.call, &self.request, &self.entry, self.trace.as_ref()).await
     }
 
     fn provider_failed(&self, error: ProviderError) -> CallError {
@@ -189,7 +201,7 @@ impl<'a> AgentLoop<'a> {
         let started = calls.iter().zip(actions).enumerate().map(|(nth, (call, action))| {
             let id = self.call.forward.call_id.child(self.calls + nth as u64);
             match action {
-                Action::CallAgent { agent, message } => ActionFuture::Call(self.call_agent(id, agent, message)),
+                Action::CallAgent { agent, message } => self.call_agent(id, call, agent, message),
                 Action::UseTool { tool, arguments } => {
                     ActionFuture::NotStarted(Some(self.use_tool(id, call, tool, arguments)))
                 }
@@ -204,14 +216,19 @@ impl<'a> AgentLoop<'a> {
         Ok(())
     }
 
-    fn call_agent(&self, call_id: CallId, agent: Name, message: Arc<str>) -> Delivery {
+    fn call_agent(&self, call_id: CallId, call: &ToolCall, agent: Name, message: Arc<str>) -> ActionFuture {
+        let trace = self.trace.as_ref().map(|trace| trace.transfer(call, &agent));
         let forward = self.call.forward.below(call_id, agent, message.into());
-        Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()))
+        let send = || Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()));
+        match trace {
+            Some(trace) => ActionFuture::TracedCall(Box::new((trace.span().in_scope(send), trace))),
+            None => ActionFuture::Call(send()),
+        }
     }
 
     fn use_tool(&self, id: CallId, call: &ToolCall, tool: Arc<dyn Tool>, arguments: Arguments) -> Box<ToolRun> {
-        let deliver = Arc::clone(&self.deliver);
-        Box::new(ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver })
+        let (deliver, trace) = (Arc::clone(&self.deliver), self.trace.clone());
+        Box::new(ToolRun { agent_call: self.call.clone(), id, call: call.clone(), tool, arguments, deliver, trace })
     }
 
     fn refuse(&self, call: &ToolCall, reason: &str) -> ToolOutput {

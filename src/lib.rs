@@ -18,6 +18,8 @@
 //!
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
 //! - `prompt_tools` (default): tools for models that cannot call functions, and with them `jsonschema`.
+//! - `otel`: one OpenTelemetry trace per run, also under a service's own spans, and metrics; with it `opentelemetry` and
+//!   `tracing-opentelemetry`. The layer of the latter must be installed. Metrics go to the global meter provider.
 //! - `mcp-client`: the tools of MCP servers, and with them the client of the official SDK `rmcp`.
 //! - `mcp-server`: the agents as an MCP server, and with it the server of that SDK, and `axum`.
 
@@ -76,8 +78,9 @@ mod scope;
 #[cfg(any(feature = "http", feature = "mcp-client"))]
 mod secrets;
 mod snapshot;
-mod span;
+mod spans;
 mod spelling;
+mod telemetry;
 mod threads;
 pub mod tool;
 mod tool_call;
@@ -86,6 +89,8 @@ mod tool_run;
 mod toolbox;
 pub mod tools;
 mod trace;
+#[cfg(feature = "otel")]
+mod trace_place;
 mod turn;
 mod typed;
 mod user;
@@ -107,7 +112,7 @@ pub use futures_util::future::BoxFuture;
 pub use message::{Forward, Return};
 pub use name::Name;
 pub use observers::Events;
-pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, Request};
+pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, ProviderInfo, Request};
 pub use reply::{Reply, StopReason, Usage};
 pub use run_context::RunContext;
 pub use runtime::Runtime;

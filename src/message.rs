@@ -14,6 +14,8 @@ use crate::context::ChatMessage;
 use crate::error::CallError;
 use crate::name::Name;
 use crate::run_context::RunContext;
+#[cfg(feature = "otel")]
+use crate::trace_place::TracePlace;
 
 /// The message from a caller to a callee that begins a call.
 ///
@@ -40,6 +42,10 @@ pub struct Forward {
     pub depth: usize,
     /// The run that the call is a part of.
     pub run: Arc<RunContext>,
+    /// The place of the call in a distributed trace.
+    #[cfg(feature = "otel")]
+    #[serde(skip)]
+    pub(crate) place: TracePlace,
 }
 
 impl Forward {
@@ -47,7 +53,19 @@ impl Forward {
     pub(crate) fn of_user(call_id: CallId, user: &Name, receiver: Name, content: Content) -> Self {
         let run = Arc::new(RunContext::new(call_id, user));
         let (sender, history) = (Arc::clone(user), Arc::default());
-        Self { call_id, parent: None, sender, receiver, content, history, answer_type: None, depth: 0, run }
+        Self {
+            call_id,
+            parent: None,
+            sender,
+            receiver,
+            content,
+            history,
+            answer_type: None,
+            depth: 0,
+            run,
+            #[cfg(feature = "otel")]
+            place: TracePlace::default(),
+        }
     }
 
     /// A Forward on behalf of the call that this one began.
@@ -62,6 +80,8 @@ impl Forward {
             answer_type: None,
             depth: self.depth + 1,
             run: Arc::clone(&self.run),
+            #[cfg(feature = "otel")]
+            place: self.place.clone(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::answer_delta::AnswerDeltas;
 use crate::error::CallError;
@@ -17,13 +17,14 @@ use crate::provider::{Attempts, DeltaSink, NextAttempt, ProviderError, ProviderE
 use crate::reply::Reply;
 use crate::run_context::Meter;
 use crate::snapshot::AgentEntry;
-use crate::span;
+use crate::telemetry::{InvocationTrace, RequestTrace};
 
 /// Sends one request to the model, and records its usage, even if the future is dropped before its end.
 pub(crate) async fn request(
     call: &Outcome,
     request: &Request,
-    AgentEntry { agent, provider_name, provider }: &AgentEntry,
+    AgentEntry { agent, provider_name, provider, .. }: &AgentEntry,
+    trace: Option<&InvocationTrace>,
 ) -> Result<Reply, CallError> {
     let meter = call.forward.run.admission().map(|admission| Arc::clone(admission).meter());
     if let Some(meter) = &meter {
@@ -33,25 +34,27 @@ pub(crate) async fn request(
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
     let is_typed = call.forward.answer_type.is_some() || agent.answer_type.is_some();
+    let is_observed = call.scope.is_streamed();
+    let trace = trace.map(|trace| trace.request(request, is_typed, is_observed));
     let mut answer = (!is_typed).then(|| AnswerDeltas::new(request.context.is_paused()));
     let mut emit = |delta| {
+        trace.iter().for_each(|trace| trace.piece());
         let answer = answer.as_mut().and_then(|answer| answer.next(&delta));
         for delta in [Some(delta), answer].into_iter().flatten() {
             call.emit_to_streams(|| EventKind::ModelDelta { delta });
         }
     };
-    let deltas = match call.scope.is_streamed() {
+    let deltas = match is_observed {
         true => DeltaSink::to(&mut emit),
         false => DeltaSink::none(),
     };
-    let span = span::chat_span(request, provider_name);
+    let span = trace.as_ref().map_or_else(Span::none, |trace| trace.span());
     let begun = Instant::now();
-    let mut guard = ModelCallGuard { attempts: &attempts, begun, deltas: deltas.attempts(&attempts), is_over: false };
+    let deltas = deltas.attempts(&attempts);
+    let mut guard = ModelCallGuard { attempts: &attempts, trace: trace.as_ref(), begun, deltas, is_over: false };
     let replying = provider.reply(request, &mut guard.deltas);
-    let (reply, latency) =
-        PollTimer::new(replying, begun, call, "provider", provider_name).instrument(span.clone()).await;
+    let (reply, latency) = PollTimer::new(replying, begun, call, "provider", provider_name).instrument(span).await;
     guard.end(&reply, latency);
-    span::record_reply(&span, &reply);
     let refused = attempts.refused.into_inner();
     reply.map_err(|error| refused.unwrap_or_else(|| CallError::Provider { provider: Arc::clone(provider_name), error }))
 }
@@ -84,6 +87,7 @@ impl Attempts for CallAttempts<'_> {
 /// A running request to a model. If it is dropped before its end, it emits the usage that is known so far.
 struct ModelCallGuard<'a> {
     attempts: &'a CallAttempts<'a>,
+    trace: Option<&'a RequestTrace>,
     begun: Instant,
     deltas: DeltaSink<'a>,
     is_over: bool,
@@ -92,6 +96,7 @@ struct ModelCallGuard<'a> {
 impl ModelCallGuard<'_> {
     fn end(mut self, reply: &Result<Reply, ProviderError>, latency: Duration) {
         self.is_over = true;
+        self.trace.iter().for_each(|trace| trace.end(reply));
         if let Some(meter) = &self.attempts.meter {
             meter.settle_all(reply.as_ref().map_or_else(ProviderError::usage, |reply| reply.usage));
         }
@@ -111,6 +116,7 @@ impl Drop for ModelCallGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (usage, latency) = (self.deltas.known_usage(), self.begun.elapsed());
+            self.trace.iter().for_each(|trace| trace.abort(usage));
             self.attempts.meter.iter().for_each(|meter| meter.settle(usage));
             self.attempts.call.emit(|| EventKind::ModelAborted { usage, latency });
         }

@@ -110,6 +110,11 @@ impl Outcome {
         let _ = self.result.set(Err(self.forward.run.cancelled()));
     }
 
+    /// The result, once it is set.
+    pub(crate) fn result(&self) -> Option<&Result<Content, CallError>> {
+        self.result.get()
+    }
+
     pub(crate) fn is_withdrawn(&self) -> bool {
         matches!(self.result.get(), Some(Err(CallError::Cancelled | CallError::BudgetExceeded { .. })))
     }

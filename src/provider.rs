@@ -35,6 +35,28 @@ pub trait Provider: Send + Sync + 'static {
     fn function_calling(&self, _model: &str) -> Option<bool> {
         None
     }
+
+    /// Returns what is known of the server, for spans and metrics. Read once, when an agent joins. Default: nothing. A
+    /// provider around another one returns the other's.
+    fn info(&self) -> ProviderInfo {
+        ProviderInfo::default()
+    }
+}
+
+/// The server of a provider, as spans and metrics name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProviderInfo {
+    /// The name in the [OpenTelemetry
+    /// conventions](https://opentelemetry.io/docs/specs/semconv/registry/attributes/gen-ai/#gen-ai-provider-name), such as
+    /// `openai` or `aws.bedrock`. Default: the name under which the provider is registered.
+    pub name: Option<Arc<str>>,
+    /// The host name or the IP address. Neither a path nor a query.
+    pub address: Option<Arc<str>>,
+    /// The port.
+    pub port: Option<u16>,
+    /// `true` if every reply is streamed, `false` if none is. Default: streamed if the call has an observer.
+    pub streams: Option<bool>,
 }
 
 /// A request to a model. One value serves all requests of an invocation; only its context grows.

@@ -86,6 +86,7 @@ impl Deliver for Router {
             outcome.refuse(CallError::ShutDown);
             return Delivery::resolved(outcome);
         }
+        scope.telemetry().place(&forward);
         // The callee and its snapshot are read at one moment, before any observer sees the Forward.
         let (peer, snapshot) = self.registry.find(&forward.receiver);
         let Some((name, peer)) = peer else {

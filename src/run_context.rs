@@ -26,6 +26,8 @@ use crate::reply::Usage;
 pub struct RunContext {
     root: CallId,
     user: Name,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conversation: Option<Arc<str>>,
     /// One value of each type.
     #[serde(skip)]
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
@@ -35,7 +37,7 @@ pub struct RunContext {
 
 impl RunContext {
     pub(crate) fn new(root: CallId, user: &Name) -> Self {
-        Self { root, user: Arc::clone(user), values: Vec::new(), admission: None }
+        Self { root, user: Arc::clone(user), conversation: None, values: Vec::new(), admission: None }
     }
 
     /// The id of the call with which the user began the run.
@@ -48,6 +50,12 @@ impl RunContext {
     #[must_use]
     pub fn user(&self) -> &Name {
         &self.user
+    }
+
+    /// The id of the conversation that the run continues, if the user [named one](crate::Call::conversation).
+    #[must_use]
+    pub fn conversation(&self) -> Option<&Arc<str>> {
+        self.conversation.as_ref()
     }
 
     /// Returns the value of type `T` that the nearest caller above lent; `None` if none of them lent one.

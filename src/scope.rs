@@ -17,6 +17,7 @@ use crate::message::Forward;
 use crate::observers::{CallObservers, RuntimeObservers};
 use crate::panics::catch_panic;
 use crate::run_context::{Notice, Notifier};
+use crate::telemetry::Telemetry;
 use crate::threads::BlockingThreads;
 
 /// Cancellation and observers of a held call and all below it. Cheap to clone.
@@ -35,14 +36,14 @@ struct Root {
     observers: Arc<RuntimeObservers>,
     threads: BlockingThreads,
     cancellation: CancellationToken,
-    records_content: bool,
+    telemetry: Arc<dyn Telemetry>,
 }
 
 impl Scope {
-    /// A scope without a parent. With `records_content`, spans include the content of messages.
-    pub(crate) fn root(threads: BlockingThreads, records_content: bool) -> Self {
+    /// A scope without a parent.
+    pub(crate) fn root(threads: BlockingThreads, telemetry: Arc<dyn Telemetry>) -> Self {
         let cancellation = CancellationToken::new();
-        let root = Root { observers: Arc::default(), threads, cancellation: cancellation.clone(), records_content };
+        let root = Root { observers: Arc::default(), threads, cancellation: cancellation.clone(), telemetry };
         Self(Arc::new(Shared { cancellation, observers: None, tracker: Arc::default(), root: Arc::new(root) }))
     }
 
@@ -123,8 +124,8 @@ impl Scope {
             || self.0.observers.as_ref().is_some_and(|observers| observers.is_streamed())
     }
 
-    pub(crate) fn records_content(&self) -> bool {
-        self.0.root.records_content
+    pub(crate) fn telemetry(&self) -> &dyn Telemetry {
+        &*self.0.root.telemetry
     }
 
     /// Emits an event of the call that `forward` began, to the log and to streams. Without observers it costs nothing.

@@ -14,7 +14,7 @@ use crate::agent::Agent;
 use crate::name::{Name, key, shared_key};
 use crate::panics::drop_catching;
 use crate::prompt::Roster;
-use crate::provider::Provider;
+use crate::provider::{Provider, ProviderInfo};
 use crate::toolbox::{SpecifiedTool, Toolbox};
 
 /// The peers and tools that an invocation knows, from its start to its end. Every change makes another snapshot.
@@ -30,6 +30,7 @@ pub(crate) struct AgentEntry {
     pub(crate) agent: Arc<Agent>,
     pub(crate) provider_name: Name,
     pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) info: ProviderInfo,
 }
 
 /// The peers that can be called, each a `P`, and the current snapshot.

@@ -159,6 +159,8 @@ pub enum ToolErrorKind {
     Authentication,
     /// The tool took too long.
     Timeout,
+    /// The tool panicked.
+    Panicked,
     /// Any other failure.
     Other,
 }
@@ -175,6 +177,11 @@ impl ToolError {
     pub fn authentication(setting: &str, what: impl Display) -> Self {
         let message = format!("authentication failed: {what}; check the configuration of `{setting}`");
         Self { kind: ToolErrorKind::Authentication, message: message.into() }
+    }
+
+    /// The error of a tool that panicked.
+    pub(crate) fn panicked(panic: &str) -> Self {
+        Self { kind: ToolErrorKind::Panicked, message: format!("panicked: {panic}").into() }
     }
 
     /// An error of a tool that was not done within `limit`.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::builtin;
 use crate::call_id::CallId;
@@ -19,7 +19,7 @@ use crate::event::EventKind;
 use crate::outcome::CallToken;
 use crate::panics::catch_panic;
 use crate::poll_timer::PollTimer;
-use crate::span;
+use crate::telemetry::{InvocationTrace, ToolTrace};
 use crate::tool_call::{Arguments, ToolCall, ToolError, ToolErrorKind, ToolOutput};
 use crate::tool_interface::{Blocking, Tool, ToolContext};
 
@@ -33,18 +33,20 @@ pub(crate) struct ToolRun {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) arguments: Arguments,
     pub(crate) deliver: Arc<dyn Deliver>,
+    pub(crate) trace: Option<InvocationTrace>,
 }
 
 impl ToolRun {
     /// Starts the tool on a task of its own, which has its own cooperative budget and cannot delay the drop of other
     /// tools.
     pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
-        let span = span::tool_span(&self.call, &self.agent_call.scope);
-        AbortOnDropHandle::new(tokio::spawn(self.run(span.clone()).instrument(span)))
+        let trace = self.trace.as_ref().map(|trace| trace.tool(&self.call));
+        let span = trace.as_ref().map_or_else(Span::none, |trace| trace.span());
+        AbortOnDropHandle::new(tokio::spawn(self.run(trace).instrument(span)))
     }
 
-    async fn run(self, span: tracing::Span) -> ToolOutput {
-        let Self { agent_call, id, call, tool, arguments, deliver } = self;
+    async fn run(self, trace: Option<ToolTrace>) -> ToolOutput {
+        let Self { agent_call, id, call, tool, arguments, deliver, .. } = self;
         if agent_call.scope.is_cancelled() {
             return aborted();
         }
@@ -67,10 +69,10 @@ impl ToolRun {
         };
         let running = catch_panic(run_with_retries(&tool, &call, arguments, context));
         let (result, latency) = PollTimer::new(running, begun, &agent_call, "tool", &call.name).await;
-        let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
+        let result = result.unwrap_or_else(|panic| Err(ToolError::panicked(&panic)));
+        trace.iter().for_each(|trace| trace.end(&result));
         let result = result.map_err(|error| format!("[{}] {}", call.name, error.message));
         let output = ToolOutput::from_result(result);
-        span::record_output(&span, &output, &agent_call.scope);
         agent_call.emit_to_streams(|| EventKind::ToolEnd {
             id: Arc::clone(&call.id),
             name: Arc::clone(&call.name),
@@ -136,7 +138,7 @@ pub(crate) async fn run_tool(
         Blocking::Always => {
             let (tool, caller) = (Arc::clone(tool), context.caller.clone());
             let work = catch_panic(async move { tool.call(arguments, context).await })
-                .map(|result| result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into())))
+                .map(|result| result.unwrap_or_else(|panic| Err(ToolError::panicked(&panic))))
                 .in_current_span();
             caller.0.run_blocking(Box::pin(work)).await
         }

@@ -9,8 +9,12 @@ use std::time::Duration;
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
-use agentouto::{Agent, CallError, Forward, ProviderError, ProviderErrorKind, Reply, Runtime, RuntimeBuilder};
-use serde_json::json;
+use agentouto::{
+    Agent, BoxFuture, CallError, DeltaSink, Effort, EventKind, Forward, Incoming, Provider, ProviderError,
+    ProviderErrorKind, ProviderInfo, Reply, Request, Runtime, RuntimeBuilder, Usage,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::field::{Field, Visit};
@@ -120,9 +124,19 @@ async fn spans_are_flat_and_named_after_the_conventions_and_say_nothing_of_what_
     let chat = kept.iter().find(|span| span.name == "chat").unwrap();
     assert_eq!(chat.fields["gen_ai.provider.name"], "fake");
     assert_eq!(chat.fields["gen_ai.usage.input_tokens"], "10");
-    assert_eq!(chat.fields["gen_ai.response.finish_reasons"], "tool_calls");
-    let tool = kept.iter().find(|span| span.name == "execute_tool").unwrap();
+    assert_eq!(chat.fields["gen_ai.response.finish_reasons"], r#"["tool_calls"]"#);
+    let mut tools = kept.iter().filter(|span| span.name == "execute_tool");
+    let (tool, transfer) = (tools.next().unwrap(), tools.next().unwrap());
     assert_eq!((&*tool.fields["gen_ai.tool.name"], &*tool.fields["otel.name"]), ("search", "execute_tool search"));
+    let about_transfer = ["otel.name", "gen_ai.agent.name", "gen_ai.transfer.mode", "gen_ai.transfer.target.name"];
+    assert_eq!(
+        about_transfer.map(|field| &*transfer.fields[field]),
+        ["execute_tool call_agent b", "a", "return_to_caller", "b"]
+    );
+    let sums = ["gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.response.finish_reasons"];
+    assert_eq!(sums.map(|field| &*invocations[0].fields[field]), ["60", "6", r#"["tool_calls"]"#]);
+    assert!(kept.iter().all(|span| span.fields["agentouto.run.id"] == root), "a span that no log can be joined to");
+    assert!(kept.iter().all(|span| !span.fields.contains_key("otel.status_code")), "an error without a failure");
     let said = ["a secret", "found", "done"];
     assert!(
         !kept.iter().flat_map(|span| span.fields.values()).any(|value| said.iter().any(|said| value.contains(said)))
@@ -137,8 +151,27 @@ async fn content_is_in_the_spans_when_it_was_asked_for() {
     let search = tool::function("search", "", |_: NoArguments| async { "found" });
     team(model).tool(search).record_content().build().unwrap().run("a", "a secret").await.unwrap();
     let kept = spans.kept.lock().unwrap();
-    assert_eq!(kept[0].fields["gen_ai.input.messages"], "a secret");
-    assert_eq!(kept[0].fields["gen_ai.output.messages"], "done");
+    let json = |span: &Kept, field: &str| serde_json::from_str::<Value>(&span.fields[field]).unwrap();
+    let question = json!({"role": "user", "parts": [{"type": "text", "content": "a secret"}]});
+    let answer =
+        json!([{"role": "assistant", "parts": [{"type": "text", "content": "done"}], "finish_reason": "stop"}]);
+    assert_eq!(json(&kept[0], "gen_ai.input.messages"), json!([question]));
+    assert_eq!(json(&kept[0], "gen_ai.output.messages"), answer);
+    let chats: Vec<_> = kept.iter().filter(|span| span.name == "chat").collect();
+    let call = json!({"type": "tool_call", "id": "call_0", "name": "search", "arguments": {"q": 1}});
+    let asked = json!([{"role": "assistant", "parts": [call], "finish_reason": "tool_call"}]);
+    assert_eq!(json(chats[0], "gen_ai.output.messages"), asked);
+    assert_eq!(json(chats[1], "gen_ai.output.messages"), answer);
+    let found = json!({"type": "tool_call_response", "id": "call_0", "response": "found"});
+    assert_eq!(
+        json(chats[1], "gen_ai.input.messages"),
+        json!([question, {"role": "assistant", "parts": [call]}, {"role": "tool", "parts": [found]}])
+    );
+    let instructions = json(chats[0], "gen_ai.system_instructions");
+    assert!(instructions[0]["content"].as_str().unwrap().contains("Work."), "{instructions}");
+    let tools = json(chats[0], "gen_ai.tool.definitions");
+    let names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["search", "call_agent", "finish"]);
     let tool = kept.iter().find(|span| span.name == "execute_tool").unwrap();
     assert_eq!(
         (&*tool.fields["gen_ai.tool.call.arguments"], &*tool.fields["gen_ai.tool.call.result"]),
@@ -215,8 +248,12 @@ async fn the_spans_of_a_cancelled_call_say_so_on_every_level() {
     call.cancel();
     assert_eq!(call.await.unwrap_err().error, CallError::Cancelled);
     let kept = spans.kept.lock().unwrap();
-    let ends = kept.iter().filter(|span| span.name == "invoke_agent").map(|span| span.fields.get("error.type"));
-    assert_eq!(ends.collect::<Vec<_>>(), [Some(&"cancelled".to_owned()); 2]);
+    let ends = kept.iter().filter(|span| span.fields.contains_key("error.type")).map(|span| {
+        assert_eq!(span.fields["otel.status_code"], "ERROR");
+        (&*span.fields["otel.name"], &*span.fields["error.type"])
+    });
+    let cancelled = ["invoke_agent a", "execute_tool call_agent b", "invoke_agent b", "execute_tool park"];
+    assert_eq!(ends.collect::<Vec<_>>(), cancelled.map(|name| (name, "cancelled")));
 }
 
 #[tokio::test]
@@ -224,6 +261,7 @@ async fn the_spans_of_what_failed_say_what_kind_of_failure_it_was() {
     let spans = Spans::default();
     let _guard = observe(spans.clone());
     let refused = ProviderError::new(ProviderErrorKind::InvalidRequest, "no such model");
+    let refused = ProviderError { status: Some(404), ..refused };
     let model = Scripted::new()
         .replies("a", [Reply::tool("search", json!({})).and_call_agent("b", "x").and_call_agent("carl", "x")])
         .replies("a", [Reply::text("done")])
@@ -232,16 +270,144 @@ async fn the_spans_of_what_failed_say_what_kind_of_failure_it_was() {
     let no = |_: Arc<Forward>| async { Err::<String, _>(CallError::failed("ask somebody else")) };
     team(model).tool(search).user("carl", "", no).build().unwrap().run("a", "go").await.unwrap();
     let kept = spans.kept.lock().unwrap();
+    let failed = kept.iter().filter(|span| span.fields.contains_key("error.type"));
     let mut errors: Vec<_> =
-        kept.iter().filter_map(|span| Some((span.name, span.fields.get("error.type")?.as_str()))).collect();
+        failed.map(|span| ["otel.name", "error.type", "otel.status_code"].map(|field| &*span.fields[field])).collect();
     errors.sort_unstable();
     assert_eq!(
         errors,
         [
-            ("chat", "InvalidRequest"),
-            ("execute_tool", "tool_error"),
-            ("invoke_agent", "failed"),
-            ("invoke_agent", "provider_error")
+            ["chat", "404", "ERROR"],
+            ["execute_tool call_agent b", "404", "ERROR"],
+            ["execute_tool call_agent carl", "failed", "ERROR"],
+            ["execute_tool search", "tool_error", "ERROR"],
+            ["invoke_agent b", "404", "ERROR"],
+            ["invoke_agent carl", "failed", "ERROR"],
         ]
     );
+    let texts = ["no such model", "no index", "ask somebody else"];
+    let values = kept.iter().flat_map(|span| span.fields.values());
+    assert_eq!(values.filter(|value| texts.iter().any(|text| value.contains(text))).count(), 0, "content was recorded");
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_request_and_of_its_server_is_in_its_span() {
+    struct Known(Scripted);
+    impl Provider for Known {
+        fn reply<'a>(
+            &'a self,
+            request: &'a Request,
+            deltas: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            self.0.reply(request, deltas)
+        }
+        fn info(&self) -> ProviderInfo {
+            let mut info = ProviderInfo::default();
+            (info.name, info.address, info.port) = (Some("x_ai".into()), Some("api.x.ai".into()), Some(443));
+            info
+        }
+    }
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let usage = Usage { input_tokens: 9, output_tokens: 8, cached_tokens: 7, reasoning_tokens: 6, ..Usage::default() };
+    let pieces = ScriptedReply::from(Reply { usage: Some(usage), ..Reply::text("4 2") }).in_pieces(["4", " 2"]);
+    let agent = Agent::new("a", "Work.").model("grok-4").temperature(0.5).max_output_tokens(10).role("Counts.");
+    let agent = agent.reasoning(Effort::Low).extra("top_p", 0.25).extra("seed", 7).extra("stop", json!(["."]));
+    let model = Known(Scripted::new().replies("a", [pieces]));
+    let runtime = Runtime::builder().provider("mine", model).agent(agent).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go").conversation("talk-1");
+    while call.next_event().await.is_some() {}
+    call.await.unwrap();
+    let kept = spans.kept.lock().unwrap();
+    let chat = &kept.iter().find(|span| span.name == "chat").unwrap().fields;
+    for (field, value) in [
+        ("otel.name", "chat grok-4"),
+        ("otel.kind", "client"),
+        ("gen_ai.provider.name", "x_ai"),
+        ("server.address", "api.x.ai"),
+        ("server.port", "443"),
+        ("gen_ai.request.stream", "true"),
+        ("gen_ai.request.temperature", "0.5"),
+        ("gen_ai.request.max_tokens", "10"),
+        ("gen_ai.request.top_p", "0.25"),
+        ("gen_ai.request.seed", "7"),
+        ("gen_ai.request.stop_sequences", r#"["."]"#),
+        ("gen_ai.request.reasoning.level", "low"),
+        ("gen_ai.usage.cache_read.input_tokens", "7"),
+        ("gen_ai.usage.reasoning.output_tokens", "6"),
+        ("gen_ai.conversation.id", "talk-1"),
+        ("session.id", "talk-1"),
+        ("user.id", "alice"),
+    ] {
+        assert_eq!(chat[field], value, "{field}");
+    }
+    assert!(chat.contains_key("gen_ai.response.time_to_first_chunk"));
+    let invocation = &kept[0].fields;
+    for (field, value) in [
+        ("otel.kind", "internal"),
+        ("gen_ai.provider.name", "x_ai"),
+        ("gen_ai.request.model", "grok-4"),
+        ("gen_ai.agent.description", "Counts."),
+        ("gen_ai.conversation.id", "talk-1"),
+        ("gen_ai.response.finish_reasons", r#"["stop"]"#),
+    ] {
+        assert_eq!(invocation[field], value, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_or_whose_code_panics_says_so_and_keeps_what_it_used() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let model = Scripted::new()
+        .replies("a", [ScriptedReply::from(Reply::text("late")).after(Duration::from_secs(3_600))])
+        .replies("b", [ScriptedReply::panic("broken")]);
+    let runtime = team(model).build().unwrap();
+    let mut call = runtime.user("alice").forward("a", "go");
+    while !matches!(call.next_event().await.unwrap().kind, EventKind::ModelRequest { .. }) {}
+    drop(call);
+    runtime.idle().await;
+    runtime.run("b", "go").await.unwrap_err();
+    let kept = spans.kept.lock().unwrap();
+    let ends: Vec<_> = kept.iter().map(|span| (&*span.fields["otel.name"], &*span.fields["error.type"])).collect();
+    assert_eq!(
+        ends,
+        [("invoke_agent a", "cancelled"), ("chat", "cancelled"), ("invoke_agent b", "panicked"), ("chat", "panicked")]
+    );
+}
+
+#[tokio::test]
+async fn an_actor_has_a_span_of_its_own() {
+    struct Answers;
+    impl Actor for Answers {
+        type Msg = Incoming;
+        type State = ();
+        type Arguments = ();
+        async fn pre_start(&self, _: ActorRef<Incoming>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+        async fn handle(&self, _: ActorRef<Incoming>, call: Incoming, (): &mut ()) -> Result<(), ActorProcessingErr> {
+            match &*call.forward.content.text {
+                "answer" => call.reply.send(Ok::<_, CallError>("yes")),
+                "fail" => call.reply.send(Err::<&str, _>(CallError::failed("no"))),
+                _ => drop(call),
+            }
+            Ok(())
+        }
+    }
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let (actor, ended) = Actor::spawn(None, Answers, ()).await.unwrap();
+    let runtime = Runtime::builder().actor("desk", "Answers.", actor.clone()).build().unwrap();
+    for message in ["answer", "fail", "nothing"] {
+        let _ = runtime.run("desk", message).await;
+    }
+    actor.stop(None);
+    ended.await.unwrap();
+    let _ = runtime.run("desk", "too late").await;
+    runtime.shutdown().await;
+    let kept = spans.kept.lock().unwrap();
+    let ends: Vec<_> = kept.iter().map(|span| span.fields.get("error.type").map(|error| &**error)).collect();
+    assert_eq!(ends, [None, Some("failed"), Some("unanswered"), Some("unreachable")]);
+    assert!(kept.iter().all(|span| span.fields["otel.name"] == "invoke_agent desk"));
 }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 use super::limiter::{Limiter, MAX_PAUSE, backoff};
-use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, ProviderInfo, Request};
 use crate::reply::{Reply, StopReason, Usage};
 
 /// A provider that retries the requests of another provider if a retry may help.
@@ -208,6 +208,10 @@ impl Budget {
 impl<P: Provider> Provider for Retry<P> {
     fn function_calling(&self, model: &str) -> Option<bool> {
         self.inner.function_calling(model)
+    }
+
+    fn info(&self) -> ProviderInfo {
+        self.inner.info()
     }
 
     fn reply<'a>(

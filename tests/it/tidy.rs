@@ -20,6 +20,7 @@ const FLOORS: [&[&str]; 4] = [
         "provider",
         "error",
         "run_context",
+        "trace_place",
         "message",
         "caller",
         "tool_interface",
@@ -30,9 +31,9 @@ const FLOORS: [&[&str]; 4] = [
         "call_id_source",
         "threads",
         "observers",
-        "scope",
-        "span",
         "snapshot",
+        "telemetry",
+        "scope",
         "outcome",
         "delivery",
         "poll_timer",
@@ -43,9 +44,10 @@ const FLOORS: [&[&str]; 4] = [
         "invocation",
         "router",
         "user",
-        "runtime",
     ],
     &[
+        "runtime",
+        "spans",
         "builder",
         "call_builder",
         "budget",
@@ -97,6 +99,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("json_strip_comments", &["mcp/client/config_file"]),
     ("url", &["mcp/client/redaction", "mcp/client/config"]),
     ("bytes", &["providers/http"]),
+    ("opentelemetry", &["spans"]),
+    ("tracing_opentelemetry", &["spans"]),
     ("jsonschema", &["schema"]),
     ("rmcp", &["mcp"]),
     ("axum", &["mcp/server"]),
@@ -213,7 +217,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 4_482, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 4_440, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]

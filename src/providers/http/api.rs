@@ -10,8 +10,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::client::HttpClient;
 use super::endpoint::Endpoint;
+use super::vendors;
 use super::wire_format::WireFormat;
-use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, ProviderInfo, Request};
 use crate::providers::retry::Retry;
 use crate::reply::Reply;
 
@@ -222,6 +223,16 @@ impl<W: WireFormat> Provider for Api<W> {
         let endpoint = self.retry.inner();
         let is_vendor = endpoint.address == W::VENDOR.address;
         self.function_calling.or(W::function_calling(endpoint.profile())).or(is_vendor.then_some(true))
+    }
+
+    fn info(&self) -> ProviderInfo {
+        let Endpoint { address, streaming, .. } = self.retry.inner();
+        let streams = match streaming {
+            Streaming::WhenObserved => None,
+            Streaming::Always => Some(true),
+            Streaming::Never => Some(false),
+        };
+        ProviderInfo { streams, ..vendors::info(address) }
     }
 }
 

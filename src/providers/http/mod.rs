@@ -9,6 +9,7 @@
 //! | `client` | connections, timeouts, status codes, headers that stay secret |
 //! | `sse` | server-sent events |
 //! | `reply_builder` | the reply, as its pieces arrive |
+//! | `vendors` | the names of the vendors behind addresses, for spans and metrics |
 //! | `error_body`, `retry_after` | the server's words about an error |
 
 pub(crate) mod api;
@@ -19,4 +20,5 @@ pub(crate) mod error_body;
 pub(crate) mod reply_builder;
 mod retry_after;
 pub(crate) mod sse;
+mod vendors;
 pub(crate) mod wire_format;

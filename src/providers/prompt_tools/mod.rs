@@ -75,7 +75,7 @@ pub use parser::Parser;
 pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
-use crate::provider::{Delta, DeltaSink, Observer, Provider, ProviderError, Request};
+use crate::provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderInfo, Request};
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::{ToolCall, ToolSpec};
 use offered_tools::OfferedTools;
@@ -267,6 +267,10 @@ impl<P: Provider> Provider for PromptTools<P> {
 
     fn function_calling(&self, _: &str) -> Option<bool> {
         Some(true)
+    }
+
+    fn info(&self) -> ProviderInfo {
+        self.inner.info()
     }
 }
 
