@@ -33,7 +33,10 @@ impl Chat {
         shared.sums.lock().requests += 1;
         let streams = shared.agent.as_ref().and_then(|entry| entry.info.streams);
         let is_streamed = streams.unwrap_or(is_observed);
-        let span = span(shared, request, is_typed, is_streamed);
+        let span = match shared.is_traced {
+            true => span(shared, request, is_typed, is_streamed),
+            false => Span::none(),
+        };
         if !span.is_disabled() {
             if let Some(stop) = stop_sequences(&request.agent) {
                 record_list(&span, "gen_ai.request.stop_sequences", &stop);
@@ -98,7 +101,7 @@ fn span(shared: &Shared, request: &Request, is_typed: bool, is_streamed: bool) -
         gen_ai.request.model = model,
         gen_ai.request.stream = is_streamed.then_some(true),
         gen_ai.request.temperature = agent.temperature,
-        gen_ai.request.max_tokens = agent.max_output_tokens,
+        gen_ai.request.max_tokens = agent.max_output_tokens.map(i64::from),
         gen_ai.request.top_p = extra(agent, &["top_p", "topP"]).and_then(|top_p| top_p.as_f64()),
         gen_ai.request.seed = extra(agent, &["seed"]).and_then(|seed| seed.as_i64()),
         gen_ai.request.stop_sequences = Empty,
@@ -108,7 +111,7 @@ fn span(shared: &Shared, request: &Request, is_typed: bool, is_streamed: bool) -
         session.id = shared.conversation(),
         user.id = &**forward.run.user(),
         server.address = info.and_then(|info| info.address.as_deref()),
-        server.port = info.and_then(|info| info.port),
+        server.port = info.and_then(|info| info.port).map(i64::from),
         gen_ai.response.id = Empty,
         gen_ai.response.model = Empty,
         gen_ai.response.finish_reasons = Empty,

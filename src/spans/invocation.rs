@@ -30,6 +30,9 @@ use crate::tool_call::ToolCall;
 pub(super) struct Shared {
     pub(super) forward: Arc<Forward>,
     pub(super) agent: Option<Arc<AgentEntry>>,
+    /// `false` if a subscriber takes no span of the invocation. It takes none of its steps either, which would be traces
+    /// of their own: it may have come after the start.
+    pub(super) is_traced: bool,
     pub(super) records_content: bool,
     pub(super) sums: Mutex<Sums>,
     #[cfg(feature = "otel")]
@@ -93,7 +96,8 @@ pub(super) fn begin(spans: &Spans, forward: &Arc<Forward>, agent: Option<&Arc<Ag
     let shared = Shared {
         forward: Arc::clone(forward),
         agent: agent.cloned(),
-        records_content: spans.records_content,
+        is_traced: !span.is_disabled(),
+        records_content: spans.records_content && !span.is_disabled(),
         sums: Mutex::default(),
         #[cfg(feature = "otel")]
         instruments,
@@ -169,17 +173,18 @@ impl Invocation {
     }
 }
 
-/// Records the tokens that were used.
+/// Records the tokens that were used. As signed numbers: the layer for OpenTelemetry makes text of the others.
 pub(super) fn record_usage(span: &Span, usage: Usage) {
-    span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-    span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    span.record("gen_ai.usage.input_tokens", count(usage.input_tokens));
+    span.record("gen_ai.usage.output_tokens", count(usage.output_tokens));
     let parts = [
         ("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens),
         ("gen_ai.usage.cache_write.input_tokens", super::chat::cache_writes(usage)),
         ("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens),
     ];
     for (field, tokens) in parts.into_iter().filter(|(_, tokens)| *tokens > 0) {
-        span.record(field, tokens);
+        span.record(field, count(tokens));
     }
 }
 
@@ -193,7 +198,7 @@ impl Traced<Result<Content, CallError>> for Invocation {
             return;
         }
         match result {
-            Ok(answer) if self.shared.records_content && !self.span.is_disabled() => {
+            Ok(answer) if self.shared.records_content => {
                 self.span.record("gen_ai.output.messages", messages::answer(answer));
                 self.finish(None, None);
             }

@@ -32,7 +32,7 @@ impl ToolStep {
     /// Begins a tool call. `target` is the agent that it calls, if it calls one.
     pub(super) fn begin(shared: &Arc<Shared>, call: &ToolCall, target: Option<&Name>) -> Self {
         shared.sums.lock().tool_calls += 1;
-        let span = span(shared, call, target);
+        let span = if shared.is_traced { span(shared, call, target) } else { Span::none() };
         if shared.records_content {
             span.record("gen_ai.tool.call.arguments", &*call.arguments);
         }

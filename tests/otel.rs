@@ -1,0 +1,571 @@
+//! One trace per run: what a receiver of OpenTelemetry gets. In a binary of its own, because the meter provider is global.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use agentouto::mcp::{ServerConfig, Servers};
+use agentouto::providers::scripted::{Scripted, ScriptedReply};
+use agentouto::tool::{self, NoArguments};
+use agentouto::{
+    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply, Request, Runtime,
+    Usage,
+};
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use opentelemetry::trace::{SpanContext, TracerProvider as _};
+use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData};
+use prost::Message as _;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Instrument as _, info_span};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+
+/// An OTLP receiver over HTTP on loopback, on a thread of its own.
+#[derive(Clone, Default)]
+struct Received {
+    spans: Arc<Mutex<Vec<Span>>>,
+    metrics: Arc<Mutex<Vec<Metric>>>,
+}
+
+impl Received {
+    fn serve(&self) -> String {
+        let Self { spans, metrics } = self.clone();
+        let traces = move |body: Bytes| async move {
+            let request = ExportTraceServiceRequest::decode(body).unwrap();
+            let scopes = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+            spans.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
+        };
+        let measures = move |body: Bytes| async move {
+            let request = ExportMetricsServiceRequest::decode(body).unwrap();
+            let scopes = request.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
+            metrics.lock().unwrap().extend(scopes.flat_map(|scope| scope.metrics));
+        };
+        let router = Router::new().route("/v1/traces", post(traces)).route("/v1/metrics", post(measures));
+        let (sender, bound) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
+                axum::serve(listener, router).await.unwrap();
+            });
+        });
+        format!("http://{}", bound.recv().unwrap())
+    }
+}
+
+fn exporter(url: &str) -> SpanExporter {
+    SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(format!("{url}/v1/traces"))
+        .build()
+        .unwrap()
+}
+
+/// The spans that one thread has made, in the order in which they ended.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+impl opentelemetry_sdk::trace::SpanExporter for Kept {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.0.lock().unwrap().extend(batch);
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Makes this the subscriber of the thread.
+    fn observe(&self, sampler: Sampler) -> (SdkTracerProvider, DefaultGuard) {
+        let provider = SdkTracerProvider::builder().with_simple_exporter(self.clone()).with_sampler(sampler).build();
+        let guard = tracing::subscriber::set_default(subscriber(&provider));
+        (provider, guard)
+    }
+
+    /// Each span with its parent, by name; the parents that are missing are `?`.
+    fn edges(&self) -> Vec<(String, String)> {
+        let spans = self.0.lock().unwrap();
+        let name = |id| match spans.iter().find(|span| span.span_context.span_id() == id) {
+            _ if id == opentelemetry::trace::SpanId::INVALID => "",
+            Some(span) => &*span.name,
+            None => "?",
+        };
+        let edges = spans.iter().map(|span| (name(span.parent_span_id).to_owned(), span.name.to_string()));
+        edges.collect()
+    }
+
+    fn traces(&self) -> usize {
+        let spans = self.0.lock().unwrap();
+        spans.iter().map(|span| span.span_context.trace_id()).collect::<HashSet<_>>().len()
+    }
+}
+
+fn subscriber(provider: &SdkTracerProvider) -> impl tracing::Subscriber + Send + Sync + 'static + use<> {
+    let ours = filter_fn(|metadata| ["agentouto", "otel"].iter().any(|name| metadata.target().starts_with(name)));
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("otel"));
+    tracing_subscriber::registry().with(layer.with_filter(ours))
+}
+
+fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
+    match value(span, key)? {
+        Any::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn number(span: &Span, key: &str) -> Option<u64> {
+    match value(span, key)? {
+        Any::IntValue(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn value<'a>(span: &'a Span, key: &str) -> Option<&'a Any> {
+    let attribute = span.attributes.iter().find(|attribute| attribute.key == key)?;
+    attribute.value.as_ref()?.value.as_ref()
+}
+
+const ERROR: i32 = 2;
+
+/// A lead that calls a researcher, a writer and a sleeper. The researcher uses a tool of an MCP server, the writer one that
+/// fails; the sleeper's model is never done.
+fn team() -> Runtime {
+    let late = ScriptedReply::from(Reply::text("late").usage(1_000, 1_000)).after(Duration::from_secs(3_600));
+    let model = Scripted::new()
+        .replies("lead", [Reply::call_agent("researcher", "find").and_call_agent("writer", "write").usage(100, 10)])
+        .replies("lead", [Reply::call_agent("sleeper", "sleep").usage(200, 20), Reply::finish("done").usage(300, 30)])
+        .replies("researcher", [Reply::tool("oracle", json!({"message": "?"})).usage(40, 4)])
+        .replies("researcher", [Reply::text("found").usage(50, 5)])
+        .replies("writer", [Reply::tool("spell", json!({})).usage(6, 1), Reply::text("written").usage(7, 2)])
+        .replies("sleeper", [late]);
+    let spell = tool::function("spell", "Checks the spelling.", |_: NoArguments| async {
+        Err::<&str, _>(agentouto::ToolError::timeout(Duration::from_secs(1)))
+    });
+    let agents = ["lead", "researcher", "writer", "sleeper"];
+    let agents = agents.map(|name| {
+        Agent::new(name, format!("You are the {name}.")).model("m-1").role("Works.").max_output_tokens(500)
+    });
+    Runtime::builder().provider("openai", model).agents(agents).tool(spell).record_content().build().unwrap()
+}
+
+/// Serves an oracle as a tool of an MCP server, and adds the tool to the team.
+async fn add_mcp_tool(runtime: &Runtime) -> agentouto::mcp::Connections {
+    let model = Scripted::new().replies("oracle", [Reply::text("42").usage(3, 3)]);
+    let far = Runtime::builder().provider("far", model).agent(Agent::new("oracle", "Knows.")).build().unwrap();
+    let server = agentouto::mcp::serve(&far).http("127.0.0.1:0").bind().await.unwrap();
+    let url = server.url();
+    tokio::spawn(server.serve());
+    let connections = Servers::new().server("far", ServerConfig::http(url)).connect().await.unwrap();
+    connections.add_to(runtime).unwrap();
+    connections
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_request_of_a_service() {
+    let received = Received::default();
+    // Another receiver may be named, to look at the run there.
+    let url = std::env::var("AGENTOUTO_OTLP").unwrap_or_else(|_| received.serve());
+    let tracing = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter(&url))
+        .with_resource(Resource::builder().with_service_name("agentouto-test").build())
+        .build();
+    let metrics = MetricExporter::builder().with_http().with_endpoint(format!("{url}/v1/metrics")).build().unwrap();
+    let reader = PeriodicReader::builder(metrics).with_interval(Duration::from_secs(3_600)).build();
+    let metering = SdkMeterProvider::builder().with_reader(reader).build();
+    tracing::subscriber::set_global_default(subscriber(&tracing)).unwrap();
+    opentelemetry::global::set_meter_provider(metering.clone());
+
+    let runtime = team();
+    let connections = add_mcp_tool(&runtime).await;
+    let mut call = runtime.user("alice").forward("lead", "go").conversation("talk-1");
+    let running = async {
+        let mut streamed = 0;
+        while let Some(event) = call.next_event().await {
+            streamed += usize::from(matches!(event.kind, EventKind::ModelDelta { .. }));
+            if let EventKind::Forward { forward } = &event.kind
+                && &*forward.receiver == "sleeper"
+            {
+                let sleeper = forward.call_id;
+                while !matches!(call.next_event().await.unwrap().kind, EventKind::ModelRequest { .. }) {}
+                assert!(call.cancel_below(sleeper));
+            }
+        }
+        (streamed, call.await.unwrap())
+    };
+    let (_, report) = running.instrument(info_span!("POST /ask", otel.kind = "server")).await;
+    connections.close().await;
+    runtime.shutdown().await;
+    let ending = (tracing.clone(), metering.clone());
+    tokio::task::spawn_blocking(move || (ending.0.shutdown().unwrap(), ending.1.shutdown().unwrap())).await.unwrap();
+    if std::env::var_os("AGENTOUTO_OTLP").is_some() {
+        return;
+    }
+
+    let spans = received.spans.lock().unwrap();
+    let request = spans.iter().find(|span| span.name == "POST /ask").unwrap();
+    let far: HashSet<_> =
+        spans.iter().filter(|span| text(span, "gen_ai.agent.name") == Some("oracle")).map(|s| &s.trace_id).collect();
+    // What the MCP server does is a run of its own: nothing carries the trace there.
+    assert!(!far.contains(&request.trace_id));
+    let run: Vec<_> = spans.iter().filter(|span| !far.contains(&span.trace_id)).collect();
+    let by_id: HashMap<_, _> = run.iter().map(|span| (&span.span_id, *span)).collect();
+    let root = report.log.tree().calls()[0].call_id.to_string();
+    let mut edges = Vec::new();
+    for span in &run {
+        assert_eq!(span.trace_id, request.trace_id, "{} is in another trace", span.name);
+        if span.span_id != request.span_id {
+            let parent = by_id.get(&span.parent_span_id).unwrap_or_else(|| panic!("{} has no parent", span.name));
+            edges.push((&*parent.name, &*span.name));
+            assert_eq!(text(span, "agentouto.run.id"), Some(&*root));
+            assert_eq!(text(span, "gen_ai.conversation.id"), Some("talk-1"));
+            assert_eq!(text(span, "user.id"), Some("alice"));
+        }
+    }
+    edges.sort_unstable();
+    let call_of = |agent: &'static str| match agent {
+        "researcher" => ("execute_tool call_agent researcher", "invoke_agent researcher"),
+        "writer" => ("execute_tool call_agent writer", "invoke_agent writer"),
+        _ => ("execute_tool call_agent sleeper", "invoke_agent sleeper"),
+    };
+    let mut expected = vec![("POST /ask", "invoke_agent lead")];
+    for agent in ["researcher", "writer", "sleeper"] {
+        expected.extend([("invoke_agent lead", call_of(agent).0), call_of(agent)]);
+    }
+    for (agent, chats) in [("lead", 3), ("researcher", 2), ("writer", 2), ("sleeper", 1)] {
+        let agent = run.iter().find(|span| span.name == format!("invoke_agent {agent}")).unwrap();
+        expected.extend((0..chats).map(|_| (&*agent.name, "chat m-1")));
+    }
+    expected.push(("invoke_agent researcher", "execute_tool oracle"));
+    expected.push(("invoke_agent writer", "execute_tool spell"));
+    expected.sort_unstable();
+    assert_eq!(edges, expected);
+
+    let mut failed: Vec<_> = run
+        .iter()
+        .filter_map(|span| {
+            let is_error = span.status.as_ref().is_some_and(|status| status.code == ERROR);
+            assert_eq!(is_error, text(span, "error.type").is_some(), "{}", span.name);
+            is_error.then(|| (&*by_id[&span.parent_span_id].name, &*span.name, text(span, "error.type").unwrap()))
+        })
+        .collect();
+    failed.sort_unstable();
+    let (transfer, sleeper) = call_of("sleeper");
+    assert_eq!(
+        failed,
+        [
+            (transfer, sleeper, "cancelled"),
+            ("invoke_agent lead", transfer, "cancelled"),
+            (sleeper, "chat m-1", "cancelled"),
+            ("invoke_agent writer", "execute_tool spell", "timeout"),
+        ]
+    );
+
+    let usage = report.log.usage();
+    let sum = |kind: &str, key: &str| -> u64 {
+        run.iter()
+            .filter(|span| text(span, "gen_ai.operation.name") == Some(kind))
+            .filter_map(|span| number(span, key))
+            .sum()
+    };
+    for kind in ["chat", "invoke_agent"] {
+        let tokens = (sum(kind, "gen_ai.usage.input_tokens"), sum(kind, "gen_ai.usage.output_tokens"));
+        assert_eq!(tokens, (usage.input_tokens, usage.output_tokens), "{kind}");
+    }
+    let lead = run.iter().find(|span| span.name == "invoke_agent lead").unwrap();
+    assert_eq!(
+        (number(lead, "gen_ai.usage.input_tokens"), text(lead, "gen_ai.request.model")),
+        (Some(600), Some("m-1"))
+    );
+    let chat = run.iter().find(|span| span.name == "chat m-1").unwrap();
+    assert_eq!(number(chat, "gen_ai.request.max_tokens"), Some(500));
+    let Some(Any::ArrayValue(reasons)) = value(lead, "gen_ai.response.finish_reasons") else { panic!("no list") };
+    assert_eq!(reasons.values.len(), 1);
+
+    let metrics = received.metrics.lock().unwrap();
+    let found: HashMap<_, _> = metrics.iter().map(|metric| (&*metric.name, metric)).collect();
+    for (name, unit) in [
+        ("gen_ai.client.operation.duration", "s"),
+        ("gen_ai.client.token.usage", "{token}"),
+        ("gen_ai.client.inference.usage.input_tokens", "{token}"),
+        ("gen_ai.client.inference.usage.output_tokens", "{token}"),
+        ("gen_ai.invoke_agent.duration", "s"),
+        ("gen_ai.invoke_agent.inference_calls", "{inference_call}"),
+        ("gen_ai.invoke_agent.tool_calls", "{tool_call}"),
+        ("gen_ai.execute_tool.duration", "s"),
+    ] {
+        assert_eq!(found.get(name).map(|metric| &*metric.unit), Some(unit), "{name}");
+    }
+    let Some(Data::Histogram(durations)) = &found["gen_ai.client.operation.duration"].data else {
+        panic!("no histogram")
+    };
+    assert_eq!(durations.data_points[0].explicit_bounds.first(), Some(&0.01));
+    // The runs of other tests are counted too.
+    let is_of_the_team = |attributes: &[KeyValue]| {
+        let model = attributes.iter().find(|attribute| attribute.key == "gen_ai.request.model");
+        let model = model.and_then(|model| model.value.as_ref()?.value.as_ref());
+        matches!(model, Some(Any::StringValue(model)) if model == "m-1")
+    };
+    let durations = durations.data_points.iter().filter(|point| is_of_the_team(&point.attributes));
+    assert_eq!(durations.map(|point| point.count).sum::<u64>(), 8);
+    let Some(Data::Sum(tokens)) = &found["gen_ai.client.inference.usage.input_tokens"].data else {
+        panic!("no counter")
+    };
+    let tokens = tokens.data_points.iter().filter(|point| is_of_the_team(&point.attributes));
+    let counted = tokens.filter_map(|point| match point.value {
+        Some(number_data_point::Value::AsInt(tokens)) => u64::try_from(tokens).ok(),
+        _ => None,
+    });
+    assert_eq!(counted.sum::<u64>(), usage.input_tokens);
+}
+
+fn echo() -> Scripted {
+    Scripted::computed(|request: &Request| match request.context.input().strip_prefix("call ") {
+        Some(agent) if request.context.turns() == 0 => Reply::call_agent(agent, "x"),
+        _ => Reply::text("ok"),
+    })
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_sample_a_request_gets_no_span_of_the_run() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::ParentBased(Box::new(Sampler::AlwaysOff)));
+    let runtime =
+        Runtime::builder().provider("p", echo()).agents(["a", "b"].map(|n| Agent::new(n, ""))).build().unwrap();
+    let request = info_span!("request");
+    runtime.run("a", "call b").instrument(request.clone()).await.unwrap();
+    assert!(request.context().has_active_span_ids());
+    assert_eq!(kept.edges(), []);
+}
+
+/// A word for what a context holds.
+trait HasIds {
+    fn has_active_span_ids(&self) -> bool;
+}
+
+impl HasIds for opentelemetry::Context {
+    fn has_active_span_ids(&self) -> bool {
+        use opentelemetry::trace::TraceContextExt as _;
+        SpanContext::is_valid(self.span().span_context())
+    }
+}
+
+#[tokio::test]
+async fn without_a_request_of_a_service_the_first_invocation_is_the_root() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let runtime =
+        Runtime::builder().provider("p", echo()).agents(["a", "b"].map(|n| Agent::new(n, ""))).build().unwrap();
+    runtime.run("a", "call b").await.unwrap();
+    runtime.shutdown().await;
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let mut edges = kept.edges();
+    edges.sort_unstable();
+    let mut expected = [
+        edge("", "invoke_agent a"),
+        edge("execute_tool call_agent b", "invoke_agent b"),
+        edge("invoke_agent a", "chat"),
+        edge("invoke_agent a", "chat"),
+        edge("invoke_agent a", "execute_tool call_agent b"),
+        edge("invoke_agent b", "chat"),
+    ];
+    expected.sort_unstable();
+    assert_eq!(edges, expected);
+    assert_eq!(kept.traces(), 1);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_comes_late_sees_the_rest_of_the_run() {
+    let kept = Kept::default();
+    // Another test sets a global one.
+    let _none = tracing::subscriber::set_default(NoSubscriber::default());
+    let (sender, mut began) = mpsc::unbounded_channel();
+    let (resume, resumed) = tokio::sync::oneshot::channel::<()>();
+    let resumed = Arc::new(Mutex::new(Some(resumed)));
+    let wait = tool::function("wait", "", move |_: NoArguments| {
+        sender.send(()).unwrap();
+        let resumed = resumed.lock().unwrap().take().unwrap();
+        async move { resumed.await.unwrap() }
+    });
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("wait", json!({})), Reply::call_agent("b", "x"), Reply::text("done")])
+        .replies("b", [Reply::text("ok")]);
+    let agents = ["a", "b"].map(|name| Agent::new(name, ""));
+    let runtime = Runtime::builder().provider("p", model).agents(agents).tool(wait).build().unwrap();
+    let running = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { runtime.run("a", "go").await.unwrap() }
+    });
+    began.recv().await.unwrap();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    resume.send(()).unwrap();
+    running.await.unwrap();
+    runtime.shutdown().await;
+    let mut edges = kept.edges();
+    edges.sort_unstable();
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(edges, [edge("", "invoke_agent b"), edge("invoke_agent b", "chat")]);
+}
+
+/// An actor that is in a span of its own life, calls an agent from there and from a task of its own.
+struct Clerk;
+
+impl Actor for Clerk {
+    type Msg = Incoming;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<Incoming>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<Incoming>, call: Incoming, (): &mut ()) -> Result<(), ActorProcessingErr> {
+        let calls = async move {
+            let Incoming { caller, reply, .. } = call;
+            let there = tokio::spawn({
+                let caller = caller.clone();
+                async move { ask(&caller).await }
+            });
+            ask(&caller).await;
+            there.await.unwrap();
+            reply.send(Ok::<_, CallError>("both"));
+        };
+        tokio::spawn(calls.instrument(info_span!("life of the clerk")));
+        Ok(())
+    }
+}
+
+async fn ask(caller: &Caller) {
+    let Answer { .. } = caller.forward("a", "x").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_calls_of_an_actor_are_below_its_own_span_and_in_no_other_trace() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let (clerk, ended) = Actor::spawn(None, Clerk, ()).await.unwrap();
+    let runtime = Runtime::builder()
+        .provider("p", echo())
+        .agent(Agent::new("a", ""))
+        .actor("clerk", "", clerk.clone())
+        .build()
+        .unwrap();
+    runtime.run("clerk", "go").await.unwrap();
+    runtime.shutdown().await;
+    clerk.stop(None);
+    ended.await.unwrap();
+    let mut edges = kept.edges();
+    edges.retain(|(_, span)| span.starts_with("invoke_agent"));
+    edges.sort_unstable();
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let below = edge("invoke_agent clerk", "invoke_agent a");
+    assert_eq!(edges, [edge("", "invoke_agent clerk"), below.clone(), below]);
+}
+
+#[tokio::test]
+async fn a_task_that_a_tool_spawns_stays_in_the_trace() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let spawns = tool::function_with("spawns", "", |_: NoArguments, context| async move {
+        tokio::spawn(async move { context.caller.call_agent("b", "x").await }).await.unwrap()
+    });
+    let model = Scripted::new()
+        .replies("a", [Reply::tool("spawns", json!({})), Reply::text("done")])
+        .replies("b", [Reply::text("ok")]);
+    let agents = ["a", "b"].map(|name| Agent::new(name, ""));
+    let runtime = Runtime::builder().provider("p", model).agents(agents).tool(spawns).build().unwrap();
+    runtime.run("a", "go").await.unwrap();
+    runtime.shutdown().await;
+    assert!(kept.edges().contains(&("invoke_agent a".to_owned(), "invoke_agent b".to_owned())));
+    assert_eq!(kept.traces(), 1);
+}
+
+#[tokio::test]
+async fn nothing_secret_is_in_a_span_of_a_request_that_a_server_refuses() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let refused = ProviderError::new(ProviderErrorKind::Authentication, "the prompt `hunter2` is refused");
+    let refused = ProviderError { status: Some(401), ..refused };
+    let model = Scripted::new().replies("a", [ScriptedReply::error(refused)]);
+    let runtime = Runtime::builder().provider("p", model).agent(Agent::new("a", "hunter2")).build().unwrap();
+    runtime.run("a", "hunter2").await.unwrap_err();
+    runtime.shutdown().await;
+    let spans = kept.0.lock().unwrap();
+    assert_eq!(spans.len(), 2);
+    for span in spans.iter() {
+        assert!(matches!(&span.status, opentelemetry::trace::Status::Error { description } if description.is_empty()));
+        let error = span.attributes.iter().find(|attribute| attribute.key.as_str() == "error.type").unwrap();
+        assert_eq!(error.value.as_str(), "401");
+        assert!(!format!("{span:?}").contains("hunter2"), "{span:?}");
+    }
+}
+
+/// Drops what it gets, and counts it.
+#[derive(Debug, Default)]
+struct Counted(Arc<Mutex<usize>>);
+
+impl opentelemetry_sdk::trace::SpanExporter for Counted {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        *self.0.lock().unwrap() += batch.len();
+        Ok(())
+    }
+}
+
+fn resident_mb() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096 / 1_000_000
+}
+
+async fn chain(links: usize) {
+    let count = Arc::new(Mutex::new(0));
+    let exporter = Counted(Arc::clone(&count));
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).build();
+    let _guard = tracing::subscriber::set_default(subscriber(&provider));
+    let model = Scripted::computed(move |request: &Request| {
+        let left: usize = request.context.input().parse().unwrap();
+        match left > 0 && request.context.turns() == 0 {
+            true => Reply::call_agent("a", &(left - 1).to_string()).usage(1, 1),
+            false => Reply::text("ok").usage(1, 1),
+        }
+    });
+    let runtime = Runtime::builder().provider("p", model).agent(Agent::new("a", "")).build().unwrap();
+    let before = resident_mb();
+    let begun = std::time::Instant::now();
+    let report = runtime.run("a", links.to_string()).await.unwrap();
+    runtime.shutdown().await;
+    let grown = resident_mb().saturating_sub(before);
+    println!("a chain of {links} with a layer: {:?}, {grown} MB more", begun.elapsed());
+    let requests = 2 * links as u64 + 1;
+    assert_eq!(report.log.usage(), Usage { input_tokens: requests, output_tokens: requests, ..Usage::default() });
+    // An invocation, a transfer and two requests for each link; the last one only asks once.
+    assert_eq!(*count.lock().unwrap(), 4 * links + 2);
+    assert!(grown < links / 25 + 200, "{grown} MB");
+}
+
+#[tokio::test]
+async fn a_chain_of_twenty_thousand_calls_stays_flat() {
+    chain(20_000).await;
+}
+
+#[tokio::test]
+#[ignore = "large: for the release profile"]
+async fn a_chain_of_a_million_calls_stays_flat() {
+    chain(1_000_000).await;
+}
