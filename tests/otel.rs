@@ -213,11 +213,13 @@ async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_reque
     let (_, report) = running.instrument(info_span!("POST /ask", otel.kind = "server")).await;
     connections.close().await;
     runtime.shutdown().await;
-    let ending = (tracing.clone(), metering.clone());
-    tokio::task::spawn_blocking(move || (ending.0.shutdown().unwrap(), ending.1.shutdown().unwrap())).await.unwrap();
+    let flushing = tokio::task::spawn_blocking(move || (tracing.shutdown(), metering.shutdown()));
+    let (traced, metered) = flushing.await.unwrap();
+    traced.unwrap();
     if std::env::var_os("AGENTOUTO_OTLP").is_some() {
         return;
     }
+    metered.unwrap();
 
     let spans = received.spans.lock().unwrap();
     let request = spans.iter().find(|span| span.name == "POST /ask").unwrap();
@@ -234,6 +236,9 @@ async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_reque
         if span.span_id != request.span_id {
             let parent = by_id.get(&span.parent_span_id).unwrap_or_else(|| panic!("{} has no parent", span.name));
             edges.push((&*parent.name, &*span.name));
+            let is_cut = text(span, "error.type") == Some("cancelled");
+            let ends_within = span.end_time_unix_nano <= parent.end_time_unix_nano;
+            assert!(ends_within || is_cut, "{} ends after {}", span.name, parent.name);
             assert_eq!(text(span, "agentouto.run.id"), Some(&*root));
             assert_eq!(text(span, "gen_ai.conversation.id"), Some("talk-1"));
             assert_eq!(text(span, "user.id"), Some("alice"));

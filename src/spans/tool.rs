@@ -64,6 +64,9 @@ impl ToolStep {
     }
 
     fn finish(&self, error: Option<Cow<'static, str>>, description: Option<&dyn Display>) {
+        // The layer for OpenTelemetry takes for the end of a span the last time that it was left, and no code runs in the
+        // span of a call of an agent.
+        let _within = self.span.enter();
         if let Some(error) = &error {
             fail(&self.span, error, description);
         }
