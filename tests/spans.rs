@@ -1,6 +1,7 @@
 //! The `tracing` spans of a run. In a binary of their own and one at a time, because what `tracing` knows of its
 //! subscribers is global.
 
+use std::alloc::System;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,18 @@ use agentouto::{
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{self, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn team(model: Scripted) -> RuntimeBuilder {
     Runtime::builder().provider("fake", model).agents(["a", "b"].map(|name| Agent::new(name, "Work.")))
@@ -410,4 +415,35 @@ async fn an_actor_has_a_span_of_its_own() {
     let ends: Vec<_> = kept.iter().map(|span| span.fields.get("error.type").map(|error| &**error)).collect();
     assert_eq!(ends, [None, Some("failed"), Some("unanswered"), Some("unreachable")]);
     assert!(kept.iter().all(|span| span.fields["otel.name"] == "invoke_agent desk"));
+}
+
+/// The allocations of a run of two agents and a tool, the fewest of several.
+async fn allocations() -> usize {
+    let search = tool::function("search", "", |_: NoArguments| async { "found" });
+    let replies = [Reply::tool("search", json!({})), Reply::call_agent("b", "x"), Reply::text("done")];
+    let model = Scripted::new().replies_to_any("a", replies).replies_to_any("b", [Reply::text("ok")]);
+    let caller = team(model).tool(search).build().unwrap().user("service").caller();
+    let mut fewest = usize::MAX;
+    for _ in 0..50 {
+        let region = Region::new(ALLOCATOR);
+        caller.call_agent("a", "go").await.unwrap();
+        fewest = fewest.min(region.change().allocations);
+    }
+    fewest
+}
+
+#[tokio::test]
+async fn spans_that_no_subscriber_takes_cost_no_allocation() {
+    let quiet = tracing_subscriber::registry().with(tracing::level_filters::LevelFilter::WARN);
+    let (guard, _alone) = observe(NoSubscriber::default());
+    let without = allocations().await;
+    drop(guard);
+    let guard = tracing::subscriber::set_default(quiet);
+    let unwanted = allocations().await;
+    drop(guard);
+    let _guard = tracing::subscriber::set_default(Spans::default());
+    let wanted = allocations().await;
+    println!("allocations of a run: {without}, {unwanted} under a subscriber of warnings, {wanted} with spans");
+    assert_eq!(unwanted, without);
+    assert!(wanted > without);
 }

@@ -104,3 +104,19 @@ fn record_list(span: &Span, field: &'static str, list: &[Cow<'_, str>]) {
     }
     span.record(field, serde_json::to_string(list).unwrap_or_default());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call_id::CallId;
+
+    #[test]
+    fn without_a_subscriber_and_a_meter_nothing_is_traced() {
+        let spans = Spans::new(true);
+        let forward = Arc::new(Forward::of_user(CallId::random(), &"user".into(), "a".into(), "go".into()));
+        spans.place(&forward);
+        assert!(spans.invocation(&forward, None).is_none());
+        #[cfg(feature = "otel")]
+        assert_eq!(forward.place.get(), None);
+    }
+}
