@@ -9,8 +9,8 @@ use agentouto::mcp::{ServerConfig, Servers};
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply, Request, Runtime,
-    Usage,
+    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply, Report, Request,
+    Runtime, Usage,
 };
 use axum::Router;
 use axum::body::Bytes;
@@ -153,7 +153,7 @@ fn team() -> Runtime {
         .replies("lead", [Reply::call_agent("researcher", "find").and_call_agent("writer", "write").usage(100, 10)])
         .replies("lead", [Reply::call_agent("sleeper", "sleep").usage(200, 20), Reply::finish("done").usage(300, 30)])
         .replies("researcher", [Reply::tool("oracle", json!({"message": "?"})).usage(40, 4)])
-        .replies("researcher", [Reply::text("found").usage(50, 5)])
+        .replies("researcher", [ScriptedReply::from(Reply::text("found").usage(50, 5)).in_pieces(["fo", "und"])])
         .replies("writer", [Reply::tool("spell", json!({})).usage(6, 1), Reply::text("written").usage(7, 2)])
         .replies("sleeper", [late]);
     let spell = tool::function("spell", "Checks the spelling.", |_: NoArguments| async {
@@ -178,13 +178,10 @@ async fn add_mcp_tool(runtime: &Runtime) -> agentouto::mcp::Connections {
     connections
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_request_of_a_service() {
-    let received = Received::default();
-    // Another receiver may be named, to look at the run there.
-    let url = std::env::var("AGENTOUTO_OTLP").unwrap_or_else(|_| received.serve());
+/// Makes a receiver that of all spans and metrics of the process.
+fn send_all_to(url: &str) -> (SdkTracerProvider, SdkMeterProvider) {
     let tracing = SdkTracerProvider::builder()
-        .with_batch_exporter(exporter(&url))
+        .with_batch_exporter(exporter(url))
         .with_resource(Resource::builder().with_service_name("agentouto-test").build())
         .build();
     let metrics = MetricExporter::builder().with_http().with_endpoint(format!("{url}/v1/metrics")).build().unwrap();
@@ -192,122 +189,142 @@ async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_reque
     let metering = SdkMeterProvider::builder().with_reader(reader).build();
     tracing::subscriber::set_global_default(subscriber(&tracing)).unwrap();
     opentelemetry::global::set_meter_provider(metering.clone());
+    (tracing, metering)
+}
 
+/// Runs the team within the request of a service, and cancels the sleeper once its model is asked.
+async fn run_of_the_team() -> Report {
     let runtime = team();
     let connections = add_mcp_tool(&runtime).await;
     let mut call = runtime.user("alice").forward("lead", "go").conversation("talk-1");
     let running = async {
-        let mut streamed = 0;
         while let Some(event) = call.next_event().await {
-            streamed += usize::from(matches!(event.kind, EventKind::ModelDelta { .. }));
             if let EventKind::Forward { forward } = &event.kind
                 && &*forward.receiver == "sleeper"
             {
-                let sleeper = forward.call_id;
                 while !matches!(call.next_event().await.unwrap().kind, EventKind::ModelRequest { .. }) {}
-                assert!(call.cancel_below(sleeper));
+                assert!(call.cancel_below(forward.call_id));
             }
         }
-        (streamed, call.await.unwrap())
+        call.await.unwrap()
     };
-    let (_, report) = running.instrument(info_span!("POST /ask", otel.kind = "server")).await;
+    let report = running.instrument(info_span!("POST /ask", otel.kind = "server")).await;
     connections.close().await;
     runtime.shutdown().await;
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_request_of_a_service() {
+    let received = Received::default();
+    // Another receiver may be named, to look at the run there.
+    let elsewhere = std::env::var("AGENTOUTO_OTLP").ok();
+    let (tracing, metering) = send_all_to(&elsewhere.clone().unwrap_or_else(|| received.serve()));
+    let report = run_of_the_team().await;
     let flushing = tokio::task::spawn_blocking(move || (tracing.shutdown(), metering.shutdown()));
     let (traced, metered) = flushing.await.unwrap();
     traced.unwrap();
-    if std::env::var_os("AGENTOUTO_OTLP").is_some() {
+    if elsewhere.is_some() {
         return;
     }
     metered.unwrap();
 
     let spans = received.spans.lock().unwrap();
-    let request = spans.iter().find(|span| span.name == "POST /ask").unwrap();
-    let far: HashSet<_> =
-        spans.iter().filter(|span| text(span, "gen_ai.agent.name") == Some("oracle")).map(|s| &s.trace_id).collect();
     // What the MCP server does is a run of its own: nothing carries the trace there.
-    assert!(!far.contains(&request.trace_id));
+    let far = spans.iter().filter(|span| text(span, "gen_ai.agent.name") == Some("oracle"));
+    let far: HashSet<_> = far.map(|span| &span.trace_id).collect();
     let run: Vec<_> = spans.iter().filter(|span| !far.contains(&span.trace_id)).collect();
+    let parents = check_tree(&run, &report);
+    check_failures(&run, &parents);
+    check_tokens(&run, &report);
+    check_metrics(&received.metrics.lock().unwrap(), report.log.usage());
+}
+
+/// Checks that the spans are one tree, and returns the name of each one's parent.
+fn check_tree<'a>(run: &[&'a Span], report: &Report) -> HashMap<&'a [u8], &'a str> {
+    let request = run.iter().find(|span| span.name == "POST /ask").unwrap();
     let by_id: HashMap<_, _> = run.iter().map(|span| (&span.span_id, *span)).collect();
     let root = report.log.tree().calls()[0].call_id.to_string();
-    let mut edges = Vec::new();
-    for span in &run {
+    let mut parents = HashMap::new();
+    for span in run {
         assert_eq!(span.trace_id, request.trace_id, "{} is in another trace", span.name);
-        if span.span_id != request.span_id {
-            let parent = by_id.get(&span.parent_span_id).unwrap_or_else(|| panic!("{} has no parent", span.name));
-            edges.push((&*parent.name, &*span.name));
-            let is_cut = text(span, "error.type") == Some("cancelled");
-            let ends_within = span.end_time_unix_nano <= parent.end_time_unix_nano;
-            assert!(ends_within || is_cut, "{} ends after {}", span.name, parent.name);
-            assert_eq!(text(span, "agentouto.run.id"), Some(&*root));
-            assert_eq!(text(span, "gen_ai.conversation.id"), Some("talk-1"));
-            assert_eq!(text(span, "user.id"), Some("alice"));
+        if span.span_id == request.span_id {
+            continue;
         }
+        let parent = by_id.get(&span.parent_span_id).unwrap_or_else(|| panic!("{} has no parent", span.name));
+        parents.insert(&*span.span_id, &*parent.name);
+        let is_cut = text(span, "error.type") == Some("cancelled");
+        let ends_within = span.end_time_unix_nano <= parent.end_time_unix_nano;
+        assert!(ends_within || is_cut, "{} ends after {}", span.name, parent.name);
+        assert_eq!(text(span, "agentouto.run.id"), Some(&*root));
+        assert_eq!(text(span, "gen_ai.conversation.id"), Some("talk-1"));
+        assert_eq!(text(span, "user.id"), Some("alice"));
     }
+    let mut edges: Vec<_> = run.iter().filter_map(|span| Some((*parents.get(&*span.span_id)?, &*span.name))).collect();
     edges.sort_unstable();
-    let call_of = |agent: &'static str| match agent {
-        "researcher" => ("execute_tool call_agent researcher", "invoke_agent researcher"),
-        "writer" => ("execute_tool call_agent writer", "invoke_agent writer"),
-        _ => ("execute_tool call_agent sleeper", "invoke_agent sleeper"),
-    };
-    let mut expected = vec![("POST /ask", "invoke_agent lead")];
-    for agent in ["researcher", "writer", "sleeper"] {
-        expected.extend([("invoke_agent lead", call_of(agent).0), call_of(agent)]);
+    let mut expected = vec![
+        ("POST /ask", "invoke_agent lead"),
+        ("invoke_agent researcher", "execute_tool oracle"),
+        ("invoke_agent writer", "execute_tool spell"),
+    ];
+    for (transfer, agent, requests) in [
+        (None, "invoke_agent lead", 3),
+        (Some("execute_tool call_agent researcher"), "invoke_agent researcher", 2),
+        (Some("execute_tool call_agent writer"), "invoke_agent writer", 2),
+        (Some("execute_tool call_agent sleeper"), "invoke_agent sleeper", 1),
+    ] {
+        expected.extend(transfer.into_iter().flat_map(|transfer| [("invoke_agent lead", transfer), (transfer, agent)]));
+        expected.extend((0..requests).map(|_| (agent, "chat m-1")));
     }
-    for (agent, chats) in [("lead", 3), ("researcher", 2), ("writer", 2), ("sleeper", 1)] {
-        let agent = run.iter().find(|span| span.name == format!("invoke_agent {agent}")).unwrap();
-        expected.extend((0..chats).map(|_| (&*agent.name, "chat m-1")));
-    }
-    expected.push(("invoke_agent researcher", "execute_tool oracle"));
-    expected.push(("invoke_agent writer", "execute_tool spell"));
     expected.sort_unstable();
     assert_eq!(edges, expected);
+    parents
+}
 
-    let mut failed: Vec<_> = run
-        .iter()
-        .filter_map(|span| {
-            let is_error = span.status.as_ref().is_some_and(|status| status.code == ERROR);
-            assert_eq!(is_error, text(span, "error.type").is_some(), "{}", span.name);
-            is_error.then(|| (&*by_id[&span.parent_span_id].name, &*span.name, text(span, "error.type").unwrap()))
-        })
-        .collect();
+fn check_failures(run: &[&Span], parents: &HashMap<&[u8], &str>) {
+    let failure = |span: &&Span| {
+        let is_error = span.status.as_ref().is_some_and(|status| status.code == ERROR);
+        assert_eq!(is_error, text(span, "error.type").is_some(), "{}", span.name);
+        is_error
+    };
+    let failed = run.iter().copied().filter(failure);
+    let mut failed: Vec<_> =
+        failed.map(|span| (parents[&*span.span_id], &*span.name, text(span, "error.type").unwrap())).collect();
     failed.sort_unstable();
-    let (transfer, sleeper) = call_of("sleeper");
-    assert_eq!(
-        failed,
-        [
-            (transfer, sleeper, "cancelled"),
-            ("invoke_agent lead", transfer, "cancelled"),
-            (sleeper, "chat m-1", "cancelled"),
-            ("invoke_agent writer", "execute_tool spell", "timeout"),
-        ]
-    );
+    let expected = [
+        ("execute_tool call_agent sleeper", "invoke_agent sleeper", "cancelled"),
+        ("invoke_agent lead", "execute_tool call_agent sleeper", "cancelled"),
+        ("invoke_agent sleeper", "chat m-1", "cancelled"),
+        ("invoke_agent writer", "execute_tool spell", "timeout"),
+    ];
+    assert_eq!(failed, expected);
+}
 
+fn check_tokens(run: &[&Span], report: &Report) {
     let usage = report.log.usage();
     let sum = |kind: &str, key: &str| -> u64 {
-        run.iter()
-            .filter(|span| text(span, "gen_ai.operation.name") == Some(kind))
-            .filter_map(|span| number(span, key))
-            .sum()
+        let spans = run.iter().filter(|span| text(span, "gen_ai.operation.name") == Some(kind));
+        spans.filter_map(|span| number(span, key)).sum()
     };
     for kind in ["chat", "invoke_agent"] {
         let tokens = (sum(kind, "gen_ai.usage.input_tokens"), sum(kind, "gen_ai.usage.output_tokens"));
         assert_eq!(tokens, (usage.input_tokens, usage.output_tokens), "{kind}");
     }
     let lead = run.iter().find(|span| span.name == "invoke_agent lead").unwrap();
-    assert_eq!(
-        (number(lead, "gen_ai.usage.input_tokens"), text(lead, "gen_ai.request.model")),
-        (Some(600), Some("m-1"))
-    );
+    assert_eq!(number(lead, "gen_ai.usage.input_tokens"), Some(600));
+    assert_eq!(text(lead, "gen_ai.request.model"), Some("m-1"));
     let chat = run.iter().find(|span| span.name == "chat m-1").unwrap();
     assert_eq!(number(chat, "gen_ai.request.max_tokens"), Some(500));
     let Some(Any::ArrayValue(reasons)) = value(lead, "gen_ai.response.finish_reasons") else { panic!("no list") };
     assert_eq!(reasons.values.len(), 1);
+}
 
-    let metrics = received.metrics.lock().unwrap();
+fn check_metrics(metrics: &[Metric], usage: Usage) {
     let found: HashMap<_, _> = metrics.iter().map(|metric| (&*metric.name, metric)).collect();
     for (name, unit) in [
         ("gen_ai.client.operation.duration", "s"),
+        ("gen_ai.client.operation.time_to_first_chunk", "s"),
+        ("gen_ai.client.operation.time_per_output_chunk", "s"),
         ("gen_ai.client.token.usage", "{token}"),
         ("gen_ai.client.inference.usage.input_tokens", "{token}"),
         ("gen_ai.client.inference.usage.output_tokens", "{token}"),
@@ -318,16 +335,16 @@ async fn a_run_of_four_agents_a_tool_and_an_mcp_hop_is_one_trace_below_the_reque
     ] {
         assert_eq!(found.get(name).map(|metric| &*metric.unit), Some(unit), "{name}");
     }
-    let Some(Data::Histogram(durations)) = &found["gen_ai.client.operation.duration"].data else {
-        panic!("no histogram")
-    };
-    assert_eq!(durations.data_points[0].explicit_bounds.first(), Some(&0.01));
     // The runs of other tests are counted too.
     let is_of_the_team = |attributes: &[KeyValue]| {
         let model = attributes.iter().find(|attribute| attribute.key == "gen_ai.request.model");
         let model = model.and_then(|model| model.value.as_ref()?.value.as_ref());
         matches!(model, Some(Any::StringValue(model)) if model == "m-1")
     };
+    let Some(Data::Histogram(durations)) = &found["gen_ai.client.operation.duration"].data else {
+        panic!("no histogram")
+    };
+    assert_eq!(durations.data_points[0].explicit_bounds.first(), Some(&0.01));
     let durations = durations.data_points.iter().filter(|point| is_of_the_team(&point.attributes));
     assert_eq!(durations.map(|point| point.count).sum::<u64>(), 8);
     let Some(Data::Sum(tokens)) = &found["gen_ai.client.inference.usage.input_tokens"].data else {

@@ -295,26 +295,30 @@ async fn the_spans_of_what_failed_say_what_kind_of_failure_it_was() {
     assert_eq!(values.filter(|value| texts.iter().any(|text| value.contains(text))).count(), 0, "content was recorded");
 }
 
+/// A script with a server.
+struct Known(Scripted);
+
+impl Provider for Known {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        self.0.reply(request, deltas)
+    }
+    fn info(&self) -> ProviderInfo {
+        let mut info = ProviderInfo::default();
+        (info.name, info.address, info.port) = (Some("x_ai".into()), Some("api.x.ai".into()), Some(443));
+        info
+    }
+}
+
 #[tokio::test]
 async fn what_is_known_of_a_request_and_of_its_server_is_in_its_span() {
-    struct Known(Scripted);
-    impl Provider for Known {
-        fn reply<'a>(
-            &'a self,
-            request: &'a Request,
-            deltas: &'a mut DeltaSink<'_>,
-        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
-            self.0.reply(request, deltas)
-        }
-        fn info(&self) -> ProviderInfo {
-            let mut info = ProviderInfo::default();
-            (info.name, info.address, info.port) = (Some("x_ai".into()), Some("api.x.ai".into()), Some(443));
-            info
-        }
-    }
     let spans = Spans::default();
     let _guard = observe(spans.clone());
-    let usage = Usage { input_tokens: 9, output_tokens: 8, cached_tokens: 7, reasoning_tokens: 6, ..Usage::default() };
+    let mut usage = Usage::default();
+    (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens) = (9, 8, 7, 6);
     let pieces = ScriptedReply::from(Reply { usage: Some(usage), ..Reply::text("4 2") }).in_pieces(["4", " 2"]);
     let agent = Agent::new("a", "Work.").model("grok-4").temperature(0.5).max_output_tokens(10).role("Counts.");
     let agent = agent.reasoning(Effort::Low).extra("top_p", 0.25).extra("seed", 7).extra("stop", json!(["."]));
@@ -435,9 +439,8 @@ async fn allocations() -> usize {
 #[tokio::test]
 async fn spans_that_no_subscriber_takes_cost_no_allocation() {
     let quiet = tracing_subscriber::registry().with(tracing::level_filters::LevelFilter::WARN);
-    let (guard, _alone) = observe(NoSubscriber::default());
+    let _none = observe(NoSubscriber::default());
     let without = allocations().await;
-    drop(guard);
     let guard = tracing::subscriber::set_default(quiet);
     let unwanted = allocations().await;
     drop(guard);
