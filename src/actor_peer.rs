@@ -87,7 +87,7 @@ impl Serve for ActorCall {
                 _ = cell.wait(None) => {}
             }
             part.end();
-            trace.iter().zip(outcome.result()).for_each(|(trace, result)| trace.end(result));
+            let _ = catch(|| trace.iter().zip(outcome.result()).for_each(|(trace, result)| trace.end(result)));
             drop(trace);
             // Calls that the actor made and that cannot end are not waited for.
             if !outcome.is_over() && !outcome.scope.is_cancelled() {

@@ -13,6 +13,7 @@ use tracing::field::Empty;
 use super::invocation::{Shared, record_usage};
 use super::{End, dropped, error_type, fail, messages, record_list};
 use crate::agent::{Agent, Effort};
+use crate::panics::catch;
 use crate::provider::{ProviderError, Request};
 use crate::reply::{Reply, Usage};
 use crate::telemetry::Traced;
@@ -52,15 +53,10 @@ impl Chat {
     }
 
     fn finish(&self, used: Option<Usage>, reply: Option<&Reply>, error: Option<Cow<'static, str>>) {
-        let mut sums = self.shared.sums.lock();
         if let Some(used) = used {
             record_usage(&self.span, used);
-            sums.usage = Some(sums.usage.unwrap_or_default() + used);
         }
-        if let Some(reply) = reply {
-            sums.stop_reason = Some(reply.stop_reason.clone());
-        }
-        drop(sums);
+        self.shared.add(used, reply.map(|reply| &reply.stop_reason));
         #[cfg(feature = "otel")]
         if let Some(instruments) = &self.shared.instruments {
             let model = reply.and_then(|reply| Source::of(reply).model);
@@ -226,6 +222,6 @@ impl Traced<Result<Reply, ProviderError>> for Chat {
 
 impl Drop for Chat {
     fn drop(&mut self) {
-        self.abort(None);
+        let _ = catch(|| self.abort(None));
     }
 }

@@ -20,6 +20,7 @@ use crate::context::ChatMessage;
 use crate::error::CallError;
 use crate::message::Forward;
 use crate::name::Name;
+use crate::panics::catch;
 use crate::provider::Request;
 use crate::reply::{StopReason, Usage};
 use crate::snapshot::AgentEntry;
@@ -50,6 +51,15 @@ pub(super) struct Sums {
 }
 
 impl Shared {
+    /// Adds a request that has ended.
+    pub(super) fn add(&self, used: Option<Usage>, stop_reason: Option<&StopReason>) {
+        let mut sums = self.sums.lock();
+        if let Some(used) = used {
+            sums.usage = Some(sums.usage.unwrap_or_default() + used);
+        }
+        sums.stop_reason = stop_reason.cloned().or(sums.stop_reason.take());
+    }
+
     /// The name of the model's provider, if an agent is invoked.
     pub(super) fn provider(&self) -> Option<&str> {
         self.agent.as_deref().map(provider)
@@ -225,7 +235,7 @@ impl TraceInvocation for Invocation {
 impl Drop for Invocation {
     fn drop(&mut self) {
         if self.end.is_first() {
-            self.finish(Some(dropped(&self.shared.forward)), None);
+            let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
     }
 }

@@ -12,7 +12,8 @@
 //! spans that are alive. With the feature `otel` it has a parent in OpenTelemetry all the same: see `link`. The ids of
 //! the run and of the call are fields of every span.
 //!
-//! A span that is dropped before its end was cancelled, or its code panicked. Content is recorded only on request, keys
+//! A span that is dropped before its end was cancelled, or its code panicked. A panic of a subscriber is caught there: a
+//! drop may be part of another panic. Content is recorded only on request, keys
 //! never.
 
 mod chat;

@@ -14,6 +14,7 @@ use super::{End, dropped, error_type, fail};
 use crate::content::Content;
 use crate::error::CallError;
 use crate::name::Name;
+use crate::panics::catch;
 use crate::telemetry::Traced;
 use crate::tool_call::{ToolCall, ToolError};
 
@@ -133,7 +134,7 @@ impl Traced<Result<Content, CallError>> for ToolStep {
 impl Drop for ToolStep {
     fn drop(&mut self) {
         if self.end.is_first() {
-            self.finish(Some(dropped(&self.shared.forward)), None);
+            let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
     }
 }
