@@ -1,5 +1,6 @@
 //! Everything that is tested through the public API, in one binary.
 
+mod actors;
 mod answers;
 mod anthropic;
 mod blocking;
