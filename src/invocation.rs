@@ -10,7 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::coop;
 use tracing::Instrument as _;
 
-use crate::answer_type::Expected;
+use crate::answer_type::{Expected, ExpectedAnswer};
 use crate::builtin;
 use crate::call_id::CallId;
 use crate::caller::Answerer;
@@ -150,7 +150,7 @@ impl<'a> AgentLoop<'a> {
             context: Context::new(Arc::clone(&prompt.text), Arc::clone(&forward.history), forward.content.clone()),
             tools: tools.unwrap_or_else(|| Arc::clone(specs)),
         };
-        let expected = Expected::new(answer_type);
+        let expected = answer_type.map(|answer_type| Box::new(ExpectedAnswer::new(answer_type)));
         Self { call, entry, snapshot, deliver, _prompt: prompt, request, expected, calls: 0 }
     }
 

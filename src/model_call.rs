@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use tracing::Instrument as _;
 
 use crate::answer_delta::AnswerDeltas;
@@ -29,13 +28,15 @@ pub(crate) async fn request(
     if let Some(meter) = &meter {
         meter.reserve(request).await?;
     }
-    let attempts = CallAttempts { call, request, meter, refused: Mutex::default() };
+    let attempts = CallAttempts { call, request, meter };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-    let is_typed = call.forward.answer_type.is_some() || agent.answer_type.is_some();
-    let mut answer = (!is_typed).then(|| AnswerDeltas::new(request.context.is_paused()));
+    let has_text = call.forward.answer_type.is_none() && agent.answer_type.is_none();
+    // Made by the first piece, because most calls are not streamed.
+    let mut answer: Option<Box<AnswerDeltas>> = None;
     let mut emit = |delta| {
-        let answer = answer.as_mut().and_then(|answer| answer.next(&delta));
+        let answer = answer.get_or_insert_with(|| Box::new(AnswerDeltas::new(request.context.is_paused())));
+        let answer = answer.next(&delta).filter(|_| has_text);
         for delta in [Some(delta), answer].into_iter().flatten() {
             call.emit_to_streams(|| EventKind::ModelDelta { delta });
         }
@@ -52,7 +53,7 @@ pub(crate) async fn request(
         PollTimer::new(replying, begun, call, "provider", provider_name).instrument(span.clone()).await;
     guard.end(&reply, latency);
     span::record_reply(&span, &reply);
-    let refused = attempts.refused.into_inner();
+    let refused = attempts.meter.and_then(|meter| meter.refused());
     reply.map_err(|error| refused.unwrap_or_else(|| CallError::Provider { provider: Arc::clone(provider_name), error }))
 }
 
@@ -61,8 +62,6 @@ struct CallAttempts<'a> {
     call: &'a Outcome,
     request: &'a Request,
     meter: Option<Box<dyn Meter>>,
-    /// The error with which a limit refused the next attempt.
-    refused: Mutex<Option<CallError>>,
 }
 
 impl Attempts for CallAttempts<'_> {
@@ -75,7 +74,6 @@ impl Attempts for CallAttempts<'_> {
         meter.settle(error.usage());
         Box::pin(meter.reserve(self.request).map_err(move |refused| {
             let message = format!("{refused}; before, {error}");
-            *self.refused.lock() = Some(refused);
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::Other, message) }
         }))
     }

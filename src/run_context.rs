@@ -129,6 +129,9 @@ pub(crate) trait Meter: Send + Sync {
     /// When the attempt exceeds a limit. Nothing is reserved then.
     fn reserve<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<(), CallError>>;
 
+    /// Returns the error with which the last attempt was refused, if it was.
+    fn refused(&self) -> Option<CallError>;
+
     /// Counts what the attempt used that was reserved last. `None`: it is not known, and counts as estimated.
     fn settle(&self, used: Option<Usage>);
 

@@ -96,7 +96,7 @@ fn validate<T: DeserializeOwned, E: Display>(
 ) {
     if let Some(AnswerType(inner)) = forward.answer_type.take() {
         let check = move |value: &Value| check(&parse(value)?).map_err(|error| error.to_string());
-        forward.answer_type = Some(AnswerType(Arc::new(Validated { inner, check })));
+        forward.answer_type = Some(AnswerType(Arc::new(Box::new(Validated { inner, check }))));
     }
 }
 
@@ -126,7 +126,7 @@ impl Typed {
             Some("string") if schema.get("enum").is_none() && schema.get("const").is_none() => Form::Text,
             _ => Form::Wrapped,
         };
-        AnswerType(Arc::new(Self { schema, form, check: |value| parse::<T>(value).map(drop) }))
+        AnswerType(Arc::new(Box::new(Self { schema, form, check: |value| parse::<T>(value).map(drop) })))
     }
 
     fn fit(&self, value: Value) -> Result<Arc<str>, String> {
@@ -189,7 +189,7 @@ impl CheckAnswer for Typed {
 
 /// A type with one more check of its values.
 struct Validated<F> {
-    inner: Arc<dyn CheckAnswer>,
+    inner: Arc<Box<dyn CheckAnswer>>,
     check: F,
 }
 

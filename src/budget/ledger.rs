@@ -280,7 +280,7 @@ impl Admission for Ledger {
     }
 
     fn meter(self: Arc<Self>) -> Box<dyn Meter> {
-        Box::new(LedgerMeter { ledger: self, reserved: Mutex::default(), settled: Mutex::default() })
+        Box::new(LedgerMeter { ledger: self, state: Mutex::default() })
     }
 
     fn cancelled(&self) -> Option<CallError> {
@@ -311,9 +311,15 @@ struct Reserved {
 /// The meter of one request, in all accounts of which it is a part.
 struct LedgerMeter {
     ledger: Arc<Ledger>,
-    reserved: Mutex<Vec<Reserved>>,
+    state: Mutex<MeterState>,
+}
+
+#[derive(Default)]
+struct MeterState {
+    reserved: Vec<Reserved>,
     /// The usage of the attempts before, as far as it was known.
-    settled: Mutex<Usage>,
+    settled: Usage,
+    refused: Option<CallError>,
 }
 
 impl Meter for LedgerMeter {
@@ -322,25 +328,34 @@ impl Meter for LedgerMeter {
             let mut reserved = Vec::new();
             let mut next = Some(&self.ledger);
             while let Some(ledger) = next {
-                reserved.push(ledger.reserve(request).await?);
+                match ledger.reserve(request).await {
+                    Ok(amount) => reserved.push(amount),
+                    Err(refused) => {
+                        self.state.lock().refused = Some(refused.clone());
+                        return Err(refused);
+                    }
+                }
                 next = ledger.above.as_ref();
             }
-            *self.reserved.lock() = reserved;
+            self.state.lock().reserved = reserved;
             Ok(())
         })
     }
 
+    fn refused(&self) -> Option<CallError> {
+        self.state.lock().refused.clone()
+    }
+
     fn settle(&self, used: Option<Usage>) {
-        let mut settled = self.settled.lock();
-        *settled = *settled + used.unwrap_or_default();
-        drop(settled);
-        for mut reserved in std::mem::take(&mut *self.reserved.lock()) {
-            reserved.settle(used);
-        }
+        let mut state = self.state.lock();
+        state.settled = state.settled + used.unwrap_or_default();
+        let reserved = std::mem::take(&mut state.reserved);
+        drop(state);
+        reserved.into_iter().for_each(|mut reserved| reserved.settle(used));
     }
 
     fn settle_all(&self, used: Option<Usage>) {
-        let settled = *self.settled.lock();
+        let settled = self.state.lock().settled;
         self.settle(used.map(|used| used.without(settled)));
     }
 }
