@@ -142,13 +142,11 @@ impl<'a> AgentLoop<'a> {
         let forward = &call.forward;
         let prompt = snapshot.roster.prompt(&entry.agent);
         let answer_type = forward.answer_type.clone().or_else(|| entry.agent.answer_type.clone());
-        let specs = snapshot.tools.specs();
-        let tools = answer_type.as_ref().map(|answer| builtin::with_answer_type(specs, answer));
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&entry.agent),
             context: Context::new(Arc::clone(&prompt.text), Arc::clone(&forward.history), forward.content.clone()),
-            tools: tools.unwrap_or_else(|| Arc::clone(specs)),
+            tools: builtin::with_answer_type(snapshot.tools.specs(), answer_type.as_ref()),
         };
         let expected = answer_type.map(|answer_type| Box::new(ExpectedAnswer::new(answer_type)));
         Self { call, entry, snapshot, deliver, _prompt: prompt, request, expected, calls: 0 }

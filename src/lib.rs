@@ -35,6 +35,7 @@ compile_error!(
 mod actor_peer;
 mod agent;
 mod answer_delta;
+mod agent_prompt;
 mod answer_type;
 mod budget;
 mod builtin;
@@ -91,6 +92,7 @@ mod user;
 
 pub use actor_peer::{Incoming, ReplyPort};
 pub use agent::{Agent, Effort, Reasoning};
+pub use agent_prompt::AgentPrompt;
 pub use answer_type::AnswerType;
 pub use budget::{Budget, Price, Used};
 pub use call_builder::{Answer, CallBuilder};

@@ -49,6 +49,7 @@ const FLOORS: [&[&str]; 4] = [
         "call_builder",
         "budget",
         "typed",
+        "agent_prompt",
         "tool",
         "schema",
         "error_chain",
