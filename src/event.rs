@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::call_id::CallId;
+use crate::content::Content;
 use crate::error::{CallError, Resource};
 use crate::message::{Forward, Return};
 use crate::name::Name;
@@ -132,6 +133,9 @@ pub enum EventKind {
         name: Name,
         /// The error, if the tool failed.
         error: Option<Arc<str>>,
+        /// The output, as the model reads it.
+        #[serde(default)]
+        output: Content,
         /// The time from start to end.
         latency: Duration,
     },

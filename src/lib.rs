@@ -52,6 +52,7 @@ mod error_chain;
 mod event;
 mod fan_out;
 mod invocation;
+mod log_details;
 #[cfg(any(feature = "mcp-client", feature = "mcp-server"))]
 pub mod mcp;
 mod message;
@@ -104,6 +105,7 @@ pub use error::{BuildError, CallError, Resource};
 pub use event::{Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
+pub use log_details::{CutReply, LoggedToolCall};
 pub use message::{Forward, Return};
 pub use name::Name;
 pub use observers::Events;

@@ -13,11 +13,11 @@ use crate::name::Name;
 use crate::reply::Usage;
 
 /// The log of a run: every [`Forward`] and [`Return`] in the order in which they happened, and the usage of the models.
-/// Cheap to clone.
+/// After [`Call::log_details`](crate::Call::log_details) also the tool calls. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Log {
     /// The entries, shared by the clones of the log.
-    entries: Arc<Vec<LogEntry>>,
+    pub(crate) entries: Arc<Vec<LogEntry>>,
 }
 
 /// The part of an event that a log keeps. Small, because there are several for each call.
@@ -27,6 +27,8 @@ pub(crate) enum LogEntry {
     Return(Arc<Return>),
     /// The usage of one request to a model.
     Usage(CallId, Box<Usage>),
+    /// An event that is kept on request.
+    Detail(Box<Event>),
 }
 
 impl LogEntry {
@@ -50,7 +52,7 @@ impl Log {
         self.entries.iter().filter_map(|entry| match entry {
             LogEntry::Forward(forward) => Some(Message::Forward(forward)),
             LogEntry::Return(answer) => Some(Message::Return(answer)),
-            LogEntry::Usage(..) => None,
+            LogEntry::Usage(..) | LogEntry::Detail(_) => None,
         })
     }
 
@@ -173,6 +175,7 @@ impl CallTree {
             }
             LogEntry::Return(answer) => self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer))),
             LogEntry::Usage(call_id, usage) => self.change(*call_id, |call| call.usage = call.usage + **usage),
+            LogEntry::Detail(_) => {}
         }
     }
 

@@ -121,7 +121,7 @@ impl fmt::Debug for User {
 pub struct Call<T = Arc<str>> {
     forward: Arc<Forward>,
     state: State,
-    scope: Scope,
+    pub(crate) scope: Scope,
     events: Option<Events>,
     decode: Decode<T>,
     _cancellation: DropGuard,

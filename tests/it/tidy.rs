@@ -50,6 +50,7 @@ const FLOORS: [&[&str]; 4] = [
         "budget",
         "typed",
         "agent_prompt",
+        "log_details",
         "tool",
         "schema",
         "error_chain",
