@@ -79,6 +79,7 @@ mod secrets;
 mod snapshot;
 mod span;
 mod spelling;
+pub mod testing;
 mod threads;
 pub mod tool;
 mod tool_call;

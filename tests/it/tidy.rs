@@ -51,6 +51,7 @@ const FLOORS: [&[&str]; 4] = [
         "typed",
         "agent_prompt",
         "log_details",
+        "testing",
         "tool",
         "schema",
         "error_chain",
