@@ -71,7 +71,6 @@ mod reply;
 mod router;
 mod run_context;
 mod runtime;
-#[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
 mod schema;
 mod scope;
 #[cfg(any(feature = "http", feature = "mcp-client"))]
