@@ -31,6 +31,7 @@ mod server;
 mod silent_actor;
 mod subtrees;
 mod team;
+mod testing;
 mod tidy;
 mod tools;
 #[path = "../common/trace.rs"]
