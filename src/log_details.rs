@@ -54,7 +54,11 @@ impl Texts {
     /// Returns what a log keeps of an event. The text so far of a cut reply is kept as one delta.
     fn detail(&self, event: &Event) -> Option<LogEntry> {
         let kept = match &event.kind {
-            EventKind::ToolStart { .. } | EventKind::ToolEnd { .. } | EventKind::ToolRefused { .. } => event.clone(),
+            EventKind::ToolStart { .. }
+            | EventKind::ToolEnd { .. }
+            | EventKind::ToolRefused { .. }
+            | EventKind::Undelivered { .. }
+            | EventKind::Refused { .. } => event.clone(),
             EventKind::ModelDelta { delta: Delta::Text(piece) } => {
                 self.0.lock().entry(event.call_id).or_default().push_str(piece);
                 return None;

@@ -16,14 +16,15 @@ impl Log {
     /// | `researcher > writer` | The first peer called the second one. |
     /// | `researcher * search_web` | The agent called the tool. |
     /// | `researcher * search_web (refused)` | The model called the tool, and the call was not carried out. |
+    /// | `researcher > poet (undelivered)` | No peer has that name, or a [budget](crate::Call::budget) is used up. |
     /// | `& researcher > writer` | A line of a group: neighbouring lines that begin with `&` may come in any order. |
     ///
     /// A call is followed by what is below it, and then by the next call of its caller, as in [`Log::tree`]. So calls
     /// that a model makes at once always have the order in which the model named them. Tools that run at once, and calls
     /// that tools make, begin in any order; they need a group. White space around a line is ignored.
     ///
-    /// Tools are compared if the log keeps them, see [`Call::log_details`](crate::Call::log_details); otherwise only
-    /// calls are. To get the lines of a run, print [`Log::call_lines`].
+    /// Tools and undelivered calls are compared if the log keeps them, see
+    /// [`Call::log_details`](crate::Call::log_details); otherwise only calls are. To get the lines of a run, print [`Log::call_lines`].
     ///
     /// ```
     /// # use agentouto::{Agent, Reply, Runtime, providers::scripted::Scripted, tool::{self, NoArguments}};
@@ -58,7 +59,7 @@ impl Log {
         arrange(&mut actual, &lines);
         let expected: Vec<&str> = lines.iter().map(|line| line.text).collect();
         let Some(difference) = difference(&expected, &actual) else { return };
-        let names_tools = expected.iter().any(|line| line.contains(" * "));
+        let names_tools = expected.iter().any(|line| line.contains(" * ") || line.ends_with(" (undelivered)"));
         let hint = match names_tools && !self.has_details() {
             true => "\nthe log keeps no tool calls; set `Call::log_details` before the call is sent",
             false => "",
@@ -81,13 +82,17 @@ impl Log {
                     (Some(forward.call_id), forward.parent, line)
                 }
                 LogEntry::Detail(event) => {
-                    let (call, refused) = match &event.kind {
-                        EventKind::ToolStart { call } => (call, ""),
-                        EventKind::ToolRefused { call, .. } => (call, " (refused)"),
+                    let (caller, what) = match &event.kind {
+                        EventKind::ToolStart { call } => (event.call_id, format!("* {}", call.name)),
+                        EventKind::ToolRefused { call, .. } => (event.call_id, format!("* {} (refused)", call.name)),
+                        EventKind::Undelivered { agent } | EventKind::Refused { agent, .. } => {
+                            let Some(caller) = event.parent else { continue };
+                            (caller, format!("> {agent} (undelivered)"))
+                        }
                         _ => continue,
                     };
-                    let agent = receivers.get(&event.call_id).unwrap_or(&"");
-                    (None, Some(event.call_id), format!("{agent} * {}{refused}", call.name))
+                    let agent = receivers.get(&caller).unwrap_or(&"");
+                    (None, Some(caller), format!("{agent} {what}"))
                 }
                 LogEntry::Return(_) | LogEntry::Usage(..) => continue,
             };

@@ -115,7 +115,7 @@ mod tests {
         check(&["a"], &[], Some("- a\n"));
         check(&["a", "b", "c"], &["a", "x", "c"], Some("  a\n- b\n+ x\n  c\n"));
         check(&["a", "a"], &["a", "a", "a"], Some("  a\n  a\n+ a\n"));
-        check(&["b", "a", "c", "d"], &["a", "b", "d", "c"], Some("- b\n  a\n+ b\n- c\n  d\n+ c\n"));
+        check(&["b", "a", "c", "d"], &["a", "b", "d", "c"], Some("- b\n  a\n- c\n+ b\n  d\n+ c\n"));
         check(&["1", "2", "3", "4", "5"], &["1", "2", "3", "4"], Some("  …\n  2\n  3\n  4\n- 5\n"));
     }
 

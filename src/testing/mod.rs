@@ -14,8 +14,11 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
 use crate::actor_peer::{Incoming, ReplyPort};
+use crate::agent::Agent;
 use crate::call_id::CallId;
 use crate::call_id_source::ChildIds;
 use crate::caller::{Answerer, CallAgent, Caller, ToolWork};
@@ -109,6 +112,13 @@ impl TestCall {
         self
     }
 
+    /// Expects an answer of type `A` from an actor, see [`Call::typed`](crate::Call::typed).
+    #[must_use]
+    pub fn typed<A: DeserializeOwned + JsonSchema>(mut self) -> Self {
+        self.forward.answer_type = Agent::new("test", "").answers::<A>().answer_type;
+        self
+    }
+
     /// Sets what answers the calls that the tool or the actor makes. Default: every call fails.
     #[must_use]
     pub fn answered_by(mut self, answerer: impl Answerer) -> Self {
@@ -148,7 +158,7 @@ impl TestCall {
         }
     }
 
-    /// Waits for the answer of the actor that got [`TestCall::incoming`].
+    /// Waits for the answer of the actor that got [`TestCall::incoming`]; without an actor it waits forever.
     ///
     /// # Errors
     ///

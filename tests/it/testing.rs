@@ -276,6 +276,10 @@ async fn an_actor_under_test_answers_calls_is_cancelled_or_says_nothing() {
     told.await.unwrap();
     assert_eq!(test.answer().await, Err(CallError::Cancelled));
 
+    let test = TestCall::new("counter", "").typed::<u32>();
+    test.incoming().reply.send(Ok::<_, CallError>("many"));
+    assert!(matches!(test.answer().await, Err(CallError::Misfit { name, .. }) if &*name == "counter"));
+
     let (incoming, test) = Incoming::for_test("");
     drop(test);
     incoming.reply.cancelled().await;
@@ -291,6 +295,7 @@ async fn the_log_keeps_tool_calls_with_arguments_and_outputs_when_asked_to() {
                 [
                     Reply::tool("look", json!({"for": "것"})),
                     Reply::tool("fails", json!({})).and_tool("unknown\ntool", json!({})).and_call_agent("b", "?"),
+                    Reply::call_agent("nobody", "?"),
                     Reply::text("done"),
                 ],
             )
@@ -313,6 +318,7 @@ async fn the_log_keeps_tool_calls_with_arguments_and_outputs_when_asked_to() {
         "& a * unknown tool (refused)",
         "& a * fails",
         "& b * look",
+        "a > nobody (undelivered)",
     ]);
     let runtime = team(model(), ["a", "b"]).tool(noop("look")).build().unwrap();
     let report = runtime.run("a", "go").await.unwrap();
@@ -335,6 +341,10 @@ async fn the_text_so_far_of_a_reply_that_was_cancelled_is_kept() {
     let log = call.await.unwrap_err().log;
     let [cut] = &log.cut_replies()[..] else { panic!("one reply was cut") };
     assert_eq!((&*cut.agent, &*cut.text), ("b", "one two "));
+    let fails = ScriptedReply::error(ProviderError::new(ProviderErrorKind::Connection, "it broke")).in_pieces(["half"]);
+    let runtime = team(Scripted::new().replies("a", [fails]), ["a"]).build().unwrap();
+    let log = runtime.user("user").forward("a", "go").log_details().await.unwrap_err().log;
+    assert_eq!(&*log.cut_replies()[0].text, "half");
     let model = Scripted::new().replies("a", [Reply::tool("hangs", json!({}))]);
     let hangs = With("hangs", |_: ToolContext| std::future::pending());
     let runtime = team(model, ["a"]).tool(hangs).build().unwrap();

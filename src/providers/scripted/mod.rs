@@ -29,6 +29,9 @@ use requests::{Input, Progress, Record};
 /// agent's list of replies, then in the closure for all agents. An agent without a script, or whose script has ended,
 /// gets an error that says so.
 ///
+/// [`Scripted::requests`] shows a test what the model was asked, and whether the script was used up.
+/// [`Scripted::plausible`] needs no script.
+///
 /// ```
 /// use agentouto::providers::scripted::Scripted;
 /// use agentouto::{Agent, Reply, Runtime};
