@@ -170,7 +170,9 @@ impl Maker<'_> {
             "string" => self.strings(schema).into_iter().map(Value::from).find(is_fit),
             "integer" => numbers(schema, 1.0, variant).into_iter().filter_map(integer).find(is_fit),
             "number" => numbers(schema, 1.5, variant).into_iter().find(is_fit),
-            "boolean" => [variant % 2 == 0, variant % 2 == 1].into_iter().map(Value::from).find(is_fit),
+            "boolean" => {
+                [variant.is_multiple_of(2), !variant.is_multiple_of(2)].into_iter().map(Value::from).find(is_fit)
+            }
             "array" => self.array(schema, depth, mode).filter(is_fit),
             "object" => self.object(schema, depth, mode).filter(is_fit),
             _ => Some(Value::Null).filter(is_fit),
@@ -395,15 +397,13 @@ fn merge_keyword(merged: &mut Merged, key: &str, value: &Value) {
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" | "minContains",
             before,
             value,
-        ) => {
-            if is_less(before, value) {
-                *before = value.clone();
-            }
+        ) if is_less(before, value) => {
+            *before = value.clone();
         }
-        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", before, value) => {
-            if is_less(value, before) {
-                *before = value.clone();
-            }
+        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", before, value)
+            if is_less(value, before) =>
+        {
+            *before = value.clone();
         }
         ("properties" | "patternProperties", Value::Object(before), Value::Object(more)) => {
             for (name, schema) in more {
