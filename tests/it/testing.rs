@@ -10,6 +10,7 @@ use agentouto::{
     Agent, Arguments, CallError, ChatMessage, Content, EventKind, Forward, Incoming, Log, Progress, ProviderError,
     ProviderErrorKind, Reply, Request, Tool, ToolContext, ToolError, ToolSpec,
 };
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -218,6 +219,20 @@ async fn a_tool_under_test_sees_what_was_lent_reports_progress_and_calls() {
     let misfit = TestCall::new("a", "").answered_by(|_: Arc<Forward>| async { Ok::<_, CallError>("many") });
     let failed = busy.call(Arguments::new(), misfit.context()).await.unwrap_err();
     assert!(failed.message.contains("many"), "{}", failed.message);
+}
+
+#[test]
+fn a_tool_that_makes_no_calls_is_tested_without_tokio() {
+    let told = With("told", |context: ToolContext| async move {
+        context.progress(Progress::default());
+        let error = context.caller.call_agent("b", "?").await.unwrap_err();
+        Ok(error.to_string().into())
+    });
+    let test = TestCall::new("a", "");
+    let output = told.call(Arguments::new(), test.context()).now_or_never().unwrap().unwrap();
+    assert!(output.text.contains("within a tokio runtime"), "{output}");
+    assert_eq!(test.progress(), [Progress::default()]);
+    drop(test);
 }
 
 #[tokio::test]
