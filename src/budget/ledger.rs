@@ -89,10 +89,12 @@ impl Amount {
     fn of(usage: Usage, price: Option<Price>) -> Self {
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         // A price for a million tokens is a price in millionths for one.
-        let cost = price.map_or(0.0, |Price { input, output, cached }| {
+        let cost = price.map_or(0.0, |Price { input, output, cached, cache_write }| {
             let from_cache = usage.cached_tokens.min(usage.input_tokens);
-            (usage.input_tokens - from_cache) as f64 * input
+            let to_cache = usage.cache_write_tokens.min(usage.input_tokens - from_cache);
+            (usage.input_tokens - from_cache - to_cache) as f64 * input
                 + from_cache as f64 * cached.unwrap_or(input)
+                + to_cache as f64 * cache_write.unwrap_or(input)
                 + usage.output_tokens as f64 * output
         });
         Self { tokens, cost: cost.ceil() as u64 }

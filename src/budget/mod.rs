@@ -37,7 +37,7 @@ use crate::user::{Call, Report, RunError};
 ///     .calls(2_000)
 ///     .depth(8)
 ///     .time(Duration::from_secs(600))
-///     .price("gpt-5.6", Price { input: 1.25, output: 10.0, cached: Some(0.125) })
+///     .price("gpt-5.6", Price { input: 1.25, output: 10.0, cached: Some(0.125), ..Price::default() })
 ///     .cost(2.50);
 /// # let _ = budget;
 /// ```
@@ -56,6 +56,9 @@ pub struct Price {
     pub output: f64,
     /// The price of a million input tokens that came from the server's cache. Default: as `input`.
     pub cached: Option<f64>,
+    /// The price of a million input tokens that were written to the server's cache. Default: as `input`. Anthropic
+    /// [asks](https://platform.claude.com/docs/en/build-with-claude/prompt-caching#pricing) for 1.25 times as much.
+    pub cache_write: Option<f64>,
 }
 
 impl Budget {

@@ -222,7 +222,9 @@ async fn a_stream_becomes_a_reply_and_goes_back_as_it_came() {
         let calls: Vec<_> = reply.tool_calls.iter().map(|call| (&*call.id, &*call.arguments)).collect();
         assert_eq!(calls, [("toolu_1", r#"{"q": "x"}"#), ("toolu_1", "{}")]);
         assert_eq!(reply.stop_reason, StopReason::ToolCalls);
-        let usage = Usage { input_tokens: 42, output_tokens: 20, cached_tokens: 30, reasoning_tokens: 5 };
+        let (output_tokens, reasoning_tokens) = (20, 5);
+        let usage =
+            Usage { input_tokens: 42, output_tokens, cached_tokens: 30, cache_write_tokens: 2, reasoning_tokens };
         assert_eq!(reply.usage, Some(usage));
         let piece = |index, piece: &str| Delta::ToolCall { index, name: "search".into(), arguments: piece.into() };
         let pieces = [piece(0, ""), piece(0, r#"{"q": "x"#), piece(0, r#""}"#), piece(1, ""), piece(1, "{}")];

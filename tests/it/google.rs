@@ -198,7 +198,7 @@ async fn text_thoughts_and_usage_grow_with_the_chunks() {
         "candidatesTokenCount": 3, "thoughtsTokenCount": 2, "totalTokenCount": 13,
     });
     let chunks = [first, parts(json!([{"text": "a"}, {"text": ""}])), end];
-    let usage = Usage { input_tokens: 8, output_tokens: 5, cached_tokens: 4, reasoning_tokens: 2 };
+    let usage = Usage { input_tokens: 8, output_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, ..Usage::default() };
     let expected = Reply { reasoning: Some("hm".into()), usage: Some(usage), ..Reply::text("ab") };
     assert_eq!(read(&chunks).await, expected);
     let shown = ask(events(&chunks)).await.1;

@@ -288,12 +288,15 @@ impl Decoder {
         latest(&mut known.cache_creation_input_tokens, told.cache_creation_input_tokens);
         latest(&mut known.cache_read_input_tokens, told.cache_read_input_tokens);
         latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
-        let cached = known.cache_read_input_tokens.count();
-        let beside = cached.saturating_add(known.cache_creation_input_tokens.count());
+        // The input tokens are only those after the last breakpoint:
+        // https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+        let (cached, written) = (known.cache_read_input_tokens.count(), known.cache_creation_input_tokens.count());
+        let beside = cached.saturating_add(written);
         builder.set_usage(Usage {
             input_tokens: known.input_tokens.count().saturating_add(beside),
             output_tokens: known.output_tokens.count(),
             cached_tokens: cached,
+            cache_write_tokens: written,
             reasoning_tokens: known.output_tokens_details.thinking_tokens.count(),
         });
     }

@@ -295,6 +295,8 @@ impl From<TokenCounts> for Option<Usage> {
             input_tokens: prompt.count().saturating_add(tool_use.count()),
             output_tokens: candidates.count().saturating_add(thoughts.count()),
             cached_tokens: cached.count(),
+            // Written caches are not reported: https://ai.google.dev/api/generate-content#UsageMetadata
+            cache_write_tokens: 0,
             reasoning_tokens: thoughts.count(),
         })
     }

@@ -173,6 +173,8 @@ struct TokenCounts {
 #[serde(default)]
 struct PromptDetails {
     cached_tokens: Tokens,
+    // OpenRouter: https://openrouter.ai/docs/use-cases/usage-accounting
+    cache_write_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -479,8 +481,8 @@ impl From<TokenCounts> for Option<Usage> {
     fn from(counts: TokenCounts) -> Self {
         counts.prompt_tokens.0.or(counts.completion_tokens.0)?;
         let (input, output) = (counts.prompt_tokens.count(), counts.completion_tokens.count());
-        let cached = counts.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
-        let cached = cached.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
+        let details = counts.prompt_tokens_details.unwrap_or_default();
+        let cached = details.cached_tokens.0.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
         let reasoning = counts.completion_tokens_details.unwrap_or_default().reasoning_tokens.count();
         // xAI does not include the tokens of reasoning in those of the completion.
         let with_reasoning = output.saturating_add(reasoning);
@@ -489,6 +491,7 @@ impl From<TokenCounts> for Option<Usage> {
             input_tokens: input,
             output_tokens: if is_beside { with_reasoning } else { output },
             cached_tokens: cached.unwrap_or(0),
+            cache_write_tokens: details.cache_write_tokens.count(),
             reasoning_tokens: reasoning,
         })
     }

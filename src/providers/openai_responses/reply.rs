@@ -83,6 +83,8 @@ struct TokenCounts {
 #[serde(default)]
 struct InputDetails {
     cached_tokens: Tokens,
+    // https://learn.microsoft.com/javascript/api/@azure/ai-projects/responseusageinputtokensdetails
+    cache_write_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -483,10 +485,12 @@ fn stop_reason(status: &str, reason: Option<&str>) -> StopReason {
 impl From<TokenCounts> for Option<Usage> {
     fn from(counts: TokenCounts) -> Self {
         counts.input_tokens.0.or(counts.output_tokens.0)?;
+        let details = counts.input_tokens_details.unwrap_or_default();
         Some(Usage {
             input_tokens: counts.input_tokens.count(),
             output_tokens: counts.output_tokens.count(),
-            cached_tokens: counts.input_tokens_details.unwrap_or_default().cached_tokens.count(),
+            cached_tokens: details.cached_tokens.count(),
+            cache_write_tokens: details.cache_write_tokens.count(),
             reasoning_tokens: counts.output_tokens_details.unwrap_or_default().reasoning_tokens.count(),
         })
     }
