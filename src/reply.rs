@@ -34,6 +34,13 @@ pub struct Reply {
     /// with one key, the wire format, so that no other provider takes it for its own. The
     /// [`ChatMessage`](crate::ChatMessage) carries it; no other code reads it.
     pub opaque: Option<Arc<Value>>,
+    /// The server's id of the reply; `None` if it gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Arc<str>>,
+    /// The name of the model that replied, as the server gives it; `None` if it gives none. It may be more exact than
+    /// the name that the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 impl Reply {

@@ -219,6 +219,8 @@ async fn a_whole_response_becomes_a_reply() {
         stop_reason: StopReason::ToolCalls,
         usage: Some(USAGE),
         opaque: reply.opaque.clone(),
+        id: Some("resp_1".into()),
+        model: None,
     };
     assert_eq!(reply, expected);
     assert_eq!(shown.len(), 6, "{shown:?}");

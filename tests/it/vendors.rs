@@ -659,3 +659,44 @@ async fn a_key_that_is_wrong_is_told_so_whatever_the_status() {
     let error = google.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     assert_eq!(error.kind, Authentication);
 }
+
+#[tokio::test]
+async fn a_reply_has_the_servers_id_and_the_name_of_its_model() {
+    let identified = |wire: Wire, mut body: Value| {
+        let (id, model) = if wire == Gemini { ("responseId", "modelVersion") } else { ("id", "model") };
+        (body[id], body[model]) = (json!("reply-1"), json!("model-2"));
+        body
+    };
+    let ask = async |wire: Wire, answer: Answer, is_observed: bool| {
+        let server = Server::start([answer]).await;
+        let mut observer = |_| {};
+        let mut deltas = if is_observed { DeltaSink::to(&mut observer) } else { DeltaSink::none() };
+        provider(wire, &server.base_url).reply(&hello(), &mut deltas).await
+    };
+    let of = |reply: &Reply| (reply.id.as_deref().map(str::to_owned), reply.model.as_deref().map(str::to_owned));
+    let known = (Some("reply-1".to_owned()), Some("model-2".to_owned()));
+    for wire in WIRES {
+        let whole = identified(wire, answer(wire, None));
+        let reply = ask(wire, Answer::json(200, &whole), false).await.unwrap();
+        assert_eq!(of(&reply), known, "{wire:?}");
+        assert_eq!(serde_json::from_value::<Reply>(serde_json::to_value(&reply).unwrap()).unwrap(), reply);
+        // A server that gives something else gives nothing.
+        let mut odd = whole.clone();
+        ["id", "model", "responseId", "modelVersion"].iter().for_each(|key| odd[*key] = json!(7));
+        assert_eq!(of(&ask(wire, Answer::json(200, &odd), false).await.unwrap()), (None, None), "{wire:?}");
+        // The stream breaks off after its beginning.
+        let event = match wire {
+            Chat => identified(wire, json!({"choices": [{"delta": {"content": "a"}}]})),
+            Responses => json!({"type": "response.created", "response": identified(wire, json!({}))}),
+            Messages => json!({"type": "message_start", "message": identified(wire, json!({"content": []}))}),
+            Gemini => identified(wire, json!({"candidates": [{"content": {"parts": [{"text": "a"}]}}]})),
+        };
+        let more = match wire {
+            Responses => "data: {\"type\":\"response.output_text.delta\",\"item_id\":\"i\",\"delta\":\"a\"}\n\n",
+            _ => "",
+        };
+        let cut = Answer::events(format!("data: {event}\n\n{more}")).then_cut();
+        let error = ask(wire, cut, true).await.unwrap_err();
+        assert_eq!(of(&error.partial.unwrap()), known, "{wire:?}");
+    }
+}

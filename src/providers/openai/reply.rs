@@ -28,6 +28,10 @@ struct Completion<'a> {
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default, deserialize_with = "lenient")]
     usage: Option<TokenCounts>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    id: Option<Str<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    model: Option<Str<'a>>,
     error: Option<Value>,
     // Some servers send an error without a wrapper, with `error` as the value of `object`.
     #[serde(borrow)]
@@ -251,7 +255,8 @@ impl Decoder {
         name: &str,
         builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<Decoded, DecodeError> {
-        let Completion { choices, usage, error, object, message, code } = completion;
+        let Completion { choices, usage, id, model, error, object, message, code } = completion;
+        builder.identify(id.as_deref(), model.as_deref());
         let is_known = choices.is_some() || usage.is_some();
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);

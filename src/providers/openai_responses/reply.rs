@@ -14,7 +14,7 @@ use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
-use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens};
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, lenient};
 use crate::reply::{StopReason, Usage};
 
 /// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
@@ -24,6 +24,10 @@ struct Response {
     status: Option<String>,
     incomplete_details: Option<Incomplete>,
     usage: Option<TokenCounts>,
+    #[serde(default, deserialize_with = "lenient")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    model: Option<String>,
     error: Option<Value>,
     // Some servers send an error without a wrapper.
     message: Option<Value>,
@@ -178,6 +182,11 @@ impl Decoder {
                 builder.set_complete();
                 return Ok(Decoded::Last);
             }
+            // So that they are known even if the stream breaks off.
+            "response.created" => {
+                let Response { id, model, .. } = piece.response.unwrap_or_default();
+                builder.identify(id.as_deref(), model.as_deref());
+            }
             // Other events contain the same information in a better form.
             _ if kind.starts_with("response.") => {}
             _ => return Ok(Decoded::Unknown),
@@ -187,6 +196,7 @@ impl Decoder {
 
     /// Reads the complete response and adds what the events before it did not contain.
     fn finish(&mut self, response: Response, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+        builder.identify(response.id.as_deref(), response.model.as_deref());
         if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
