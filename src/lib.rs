@@ -110,6 +110,7 @@ pub use message::{Forward, Return};
 pub use name::Name;
 pub use observers::Events;
 pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, Request};
+pub use providers::{ProviderExt, ProviderWrapper};
 pub use reply::{Reply, StopReason, Usage};
 pub use run_context::RunContext;
 pub use runtime::{Runtime, RuntimeBuilder};

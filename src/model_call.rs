@@ -13,7 +13,7 @@ use crate::event::EventKind;
 use crate::outcome::Outcome;
 use crate::poll_timer::PollTimer;
 use crate::provider::{Attempts, DeltaSink, NextAttempt, ProviderError, ProviderErrorKind, Request};
-use crate::reply::Reply;
+use crate::reply::{Reply, Usage};
 use crate::run_context::Meter;
 use crate::snapshot::AgentEntry;
 use crate::span;
@@ -65,17 +65,24 @@ struct CallAttempts<'a> {
 }
 
 impl Attempts for CallAttempts<'_> {
-    fn next<'a>(&'a self, NextAttempt { error, pause }: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>> {
+    fn next<'a>(
+        &'a self,
+        NextAttempt { error, settled, pause }: NextAttempt<'a>,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
         self.call.emit_to_streams(|| match pause {
             Some(pause) => EventKind::ModelRetry { error: error.clone(), pause },
             None => EventKind::ModelFallback { error: error.clone() },
         });
         let Some(meter) = &self.meter else { return Box::pin(std::future::ready(Ok(()))) };
-        meter.settle(error.usage());
+        meter.settle(error.usage().map(|usage| usage.without(settled)));
         Box::pin(meter.reserve(self.request).map_err(move |refused| {
             let message = format!("{refused}; before, {error}");
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::Other, message) }
         }))
+    }
+
+    fn settled(&self) -> Usage {
+        self.meter.as_ref().map(|meter| meter.settled()).unwrap_or_default()
     }
 }
 

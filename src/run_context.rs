@@ -135,6 +135,9 @@ pub(crate) trait Meter: Send + Sync {
     /// Counts what the attempt used that was reserved last. `None`: it is not known, and counts as estimated.
     fn settle(&self, used: Option<Usage>);
 
+    /// What was counted so far.
+    fn settled(&self) -> Usage;
+
     /// Counts what is left of what all attempts used.
     fn settle_all(&self, used: Option<Usage>);
 }

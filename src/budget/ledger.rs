@@ -356,9 +356,12 @@ impl Meter for LedgerMeter {
         reserved.into_iter().for_each(|mut reserved| reserved.settle(used));
     }
 
+    fn settled(&self) -> Usage {
+        self.state.lock().settled
+    }
+
     fn settle_all(&self, used: Option<Usage>) {
-        let settled = self.state.lock().settled;
-        self.settle(used.map(|used| used.without(settled)));
+        self.settle(used.map(|used| used.without(self.settled())));
     }
 }
 

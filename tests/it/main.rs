@@ -10,6 +10,7 @@ mod cancellation;
 mod cassettes;
 mod chaos;
 mod encoding;
+mod fallback;
 mod faults;
 mod google;
 mod lifetimes;

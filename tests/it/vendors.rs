@@ -9,8 +9,8 @@ use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
-    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider,
+    ProviderError, ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -698,5 +698,37 @@ async fn a_reply_has_the_servers_id_and_the_name_of_its_model() {
         let cut = Answer::events(format!("data: {event}\n\n{more}")).then_cut();
         let error = ask(wire, cut, true).await.unwrap_err();
         assert_eq!(of(&error.partial.unwrap()), known, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
+    let foreign = "of-the-first-vendor";
+    for first in WIRES {
+        let mut call = answer(first, Some("look"));
+        match first {
+            Chat => {
+                call["choices"][0]["message"]["tool_calls"][0]["extra_content"] = json!({"google": foreign});
+                call["choices"][0]["message"]["reasoning_content"] = json!(foreign);
+            }
+            Responses => call["output"][0]["encrypted_content"] = json!(foreign),
+            Messages => call["content"][0]["signature"] = json!(foreign),
+            Gemini => call["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = json!(foreign),
+        }
+        for second in WIRES.into_iter().filter(|second| *second != first) {
+            let busy = Answer::json(503, &json!({"error": {"message": "busy"}}));
+            let one = Server::start([Answer::json(200, &call), busy]).await;
+            let mut other = Server::start([Answer::json(200, &answer(second, None))]).await;
+            let both = provider(first, &one.base_url).or(provider(second, &other.base_url));
+            let runtime = Runtime::builder()
+                .provider("both", both)
+                .agent(Agent::new("a", "Look.").model("m"))
+                .tool(tool::function("look", "Looks.", |_: NoArguments| async { "seen" }))
+                .build()
+                .unwrap();
+            assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done", "{first:?}, then {second:?}");
+            let body = other.heard().await.body.to_string();
+            assert!(body.contains("seen") && !body.contains(foreign), "{first:?}, then {second:?}: {body}");
+        }
     }
 }
