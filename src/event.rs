@@ -62,6 +62,12 @@ pub enum EventKind {
         /// The model's name.
         model: Arc<str>,
     },
+    /// The body of a request was sent to a server, one for each attempt. Emitted to event streams only, and only if
+    /// [`RuntimeBuilder::record_content`](crate::RuntimeBuilder::record_content) is set.
+    ModelSent {
+        /// The exact body, as JSON. It has no key and no header, but everything that the model reads.
+        body: Arc<str>,
+    },
     /// A piece of a model's reply arrived.
     ModelDelta {
         /// The new piece.

@@ -81,6 +81,12 @@ impl Attempts for CallAttempts<'_> {
         }))
     }
 
+    fn sent(&self, body: &[u8]) {
+        if self.call.scope.records_content() {
+            self.call.emit_to_streams(|| EventKind::ModelSent { body: String::from_utf8_lossy(body).into() });
+        }
+    }
+
     fn settled(&self) -> Usage {
         self.meter.as_ref().map(|meter| meter.settled()).unwrap_or_default()
     }

@@ -104,6 +104,10 @@ pub(crate) trait Attempts: Send + Sync {
 
     /// The usage of the attempts that have ended.
     fn settled(&self) -> Usage;
+
+    /// Records the body that is sent for the present attempt.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nothing is sent"))]
+    fn sent(&self, body: &[u8]);
 }
 
 /// The next attempt of a request.

@@ -291,7 +291,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Records content in `tracing` spans: messages, arguments, outputs. Default: not recorded.
+    /// Records content in `tracing` spans: messages, arguments, outputs. Event streams get the bodies of requests to
+    /// models, as [`EventKind::ModelSent`](crate::EventKind::ModelSent). Default: not recorded.
     pub fn record_content(mut self) -> Self {
         self.records_content = true;
         self

@@ -9,7 +9,7 @@ use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, EventKind, Provider,
     ProviderError, ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
@@ -730,5 +730,33 @@ async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
             let body = other.heard().await.body.to_string();
             assert!(body.contains("seen") && !body.contains(foreign), "{first:?}, then {second:?}: {body}");
         }
+    }
+}
+
+#[tokio::test]
+async fn observers_see_the_body_of_each_attempt_if_content_is_recorded() {
+    for (wire, records) in WIRES.into_iter().flat_map(|wire| [(wire, true), (wire, false)]) {
+        let refused = Answer::json(400, &json!({"error": {"message": "this model does not support tools"}}));
+        let mut server = Server::start([refused, Answer::json(200, &answer(wire, None))]).await;
+        // The first attempt offers tools, the second one has them in the text.
+        let model: Box<dyn Provider> = match wire {
+            Chat => Box::new(OpenAi::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Responses => Box::new(OpenAiResponses::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Messages => Box::new(Anthropic::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Gemini => Box::new(Google::new(KEY).base_url(&server.base_url).function_calling(true)),
+        };
+        let builder = Runtime::builder().provider("p", model.prompt_tools()).agent(Agent::new("a", "Be brief."));
+        let runtime = if records { builder.record_content() } else { builder }.build().unwrap();
+        let mut call = runtime.user("u").forward("a", "hello");
+        let mut sent = Vec::new();
+        while let Some(event) = call.next_event().await {
+            if let EventKind::ModelSent { body } = event.kind {
+                assert!(!body.contains(KEY));
+                sent.push(serde_json::from_str::<Value>(&body).unwrap());
+            }
+        }
+        assert_eq!(&*call.await.unwrap().output, "done", "{wire:?}");
+        let heard = [server.heard().await.body, server.heard().await.body];
+        assert_eq!(sent, if records { heard.to_vec() } else { Vec::new() }, "{wire:?}");
     }
 }

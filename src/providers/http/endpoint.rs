@@ -39,6 +39,9 @@ impl<W: WireFormat> Endpoint<W> {
         };
         let body = encode::encode::<W>(request, expect, self.profile())?;
         let url = self.url(&request.agent.model, expect);
+        if let Some(attempts) = deltas.attempts {
+            attempts.sent(&body);
+        }
         let response = self.http.post(&url, body.clone()).await;
         let mut response = response.map_err(|error| with_hint(error, &body))?;
         let mut builder = ReplyBuilder::new(deltas, ToolNames::of(&request.tools));
