@@ -44,6 +44,8 @@ pub use fallback::Fallback;
 #[cfg(feature = "http")]
 pub use http::api::{Api, Streaming};
 #[cfg(feature = "http")]
+pub use http::forbidden::forbid_requests;
+#[cfg(feature = "http")]
 pub use retry::Retry;
 pub use with_model::WithModel;
 pub use wrapper::{ProviderExt, ProviderWrapper};

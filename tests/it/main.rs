@@ -12,6 +12,7 @@ mod chaos;
 mod encoding;
 mod fallback;
 mod faults;
+mod forbidden;
 mod google;
 mod lifetimes;
 mod multiplexing;

@@ -42,7 +42,7 @@ use crate::providers::http::wire_format::{CacheMark, Vendor, WireFormat};
 /// [`prompt_caching`](Anthropic::prompt_caching). Then [`cache_control`] marks the last tool, which all agents of a
 /// runtime share, the system prompt, and the end of the conversation in this request and the one before: four marks,
 /// which is as many as the API takes. So each turn reads from the cache what the turn before has written. What is shorter
-/// than the model's minimum (1,024 to 4,096 tokens) is not cached and costs no more. Writing costs 1.25 times as much as
+/// than the model's minimum (512 to 4,096 tokens) is not cached and costs no more. Writing costs 1.25 times as much as
 /// other input, reading a tenth; [`Usage`](crate::Usage) counts both. What was not read for five minutes is forgotten.
 ///
 /// An agent whose [`extra`](crate::Agent::extra) has a `cache_control` anywhere gets no other marks: an hour instead of

@@ -11,6 +11,7 @@ use super::api::Streaming;
 use super::client::{HttpClient, Response, ResponseMode};
 use super::encode;
 use super::error_body::ErrorBody;
+use super::forbidden;
 use super::reply_builder::ReplyBuilder;
 use super::sse;
 use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
@@ -32,6 +33,7 @@ pub(crate) struct Endpoint<W: WireFormat> {
 
 impl<W: WireFormat> Endpoint<W> {
     async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
+        forbidden::check()?;
         let expect = match self.streaming {
             Streaming::WhenObserved if deltas.is_observed() => ResponseMode::EventStream,
             Streaming::Always => ResponseMode::EventStream,

@@ -9,6 +9,7 @@
 //! | `client` | connections, timeouts, status codes, headers that stay secret |
 //! | `sse` | server-sent events |
 //! | `reply_builder` | the reply, as its pieces arrive |
+//! | `forbidden` | the switch for tests that forbids all requests |
 //! | `error_body`, `retry_after` | the server's words about an error |
 
 pub(crate) mod api;
@@ -16,6 +17,7 @@ pub(crate) mod client;
 pub(crate) mod encode;
 mod endpoint;
 pub(crate) mod error_body;
+pub(crate) mod forbidden;
 pub(crate) mod reply_builder;
 mod retry_after;
 pub(crate) mod sse;
