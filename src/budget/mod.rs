@@ -93,7 +93,7 @@ impl Budget {
     }
 
     /// The maximum time from the moment in which the call is sent, on tokio's clock. After it, the call and everything
-    /// below it are cancelled, and fail with [`CallError::BudgetExceeded`].
+    /// below it are cancelled, and fail with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded).
     ///
     /// Unlike `tokio::time::timeout` around a call, it keeps the log, and it ends a call that is not awaited.
     #[must_use]
@@ -125,8 +125,8 @@ impl<T> Call<T> {
     /// Limits the call and everything below it. A call below may have a budget of its own, which is a part of this one.
     ///
     /// A call that would exceed the budget is not sent, and a request to a model that would exceed it is not made: the
-    /// call fails with [`CallError::BudgetExceeded`], which the calling model reads as the output of its tool. The
-    /// whole run ends with that error when its own agent can make no request any more; [`RunError::log`] has what was
+    /// call fails with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded), which the calling model reads as
+    /// the output of its tool. The whole run ends with that error when its own agent can make no request any more; [`RunError::log`] has what was
     /// found until then. Observers see [`EventKind::Budget`](crate::EventKind::Budget) at four fifths and at the end
     /// of each limit. It has no effect once the call is sent; a second budget replaces the first.
     pub fn budget(mut self, budget: Budget) -> Self {

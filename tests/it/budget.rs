@@ -1,4 +1,5 @@
 //! Budgets: limits that a caller sets for everything below a call. Time is paused.
+#![cfg(feature = "http")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
