@@ -17,7 +17,8 @@ use crate::tool_call::ToolSpec;
 
 /// The interface to a model: a server, a script, or a wrapper around another provider.
 ///
-/// Retries, recording and prompt-based tool calling are providers that wrap a provider.
+/// Retries, recording and prompt-based tool calling are providers that wrap a provider. Such a provider implements
+/// [`ProviderWrapper`](crate::ProviderWrapper) in place of this trait.
 ///
 /// When the call is cancelled, the provider's future is dropped at its next await, and it must close its connection
 /// with it. A panic becomes the error of that call. A provider that waits for a server needs a timeout of its own.

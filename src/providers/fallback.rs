@@ -36,7 +36,11 @@ use crate::reply::Reply;
 ///
 /// **The same request** goes to the second one: name a model that it knows with
 /// [`ProviderExt::model`](crate::ProviderExt::model). Data that the other vendor needs back, such as signed reasoning,
-/// is not sent to it; see [`Reply::opaque`]. [`function_calling`](Provider::function_calling) is `true` only if both can
+/// is not sent to it; see [`Reply::opaque`]. Claude with a
+/// [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks) for its
+/// thoughts, which is only sent to models before Claude 4.7, may refuse to go on with tool calls that another model made.
+///
+/// [`function_calling`](Provider::function_calling) is `true` only if both can
 /// call functions. If one of them cannot, wrap that one in
 /// [`PromptTools`](crate::providers::prompt_tools::PromptTools), not the whole: `a.or(b.prompt_tools())`.
 ///

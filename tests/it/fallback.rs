@@ -1,5 +1,5 @@
 //! Providers that ask another one when the first fails, and providers around providers. Time is paused.
-#![cfg(feature = "http")]
+#![cfg(all(feature = "http", feature = "prompt_tools"))]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

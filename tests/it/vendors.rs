@@ -9,8 +9,8 @@ use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, EventKind, Provider,
-    ProviderError, ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
+    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
+    ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -733,6 +733,7 @@ async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
     }
 }
 
+#[cfg(feature = "prompt_tools")]
 #[tokio::test]
 async fn observers_see_the_body_of_each_attempt_if_content_is_recorded() {
     for (wire, records) in WIRES.into_iter().flat_map(|wire| [(wire, true), (wire, false)]) {
@@ -750,7 +751,7 @@ async fn observers_see_the_body_of_each_attempt_if_content_is_recorded() {
         let mut call = runtime.user("u").forward("a", "hello");
         let mut sent = Vec::new();
         while let Some(event) = call.next_event().await {
-            if let EventKind::ModelSent { body } = event.kind {
+            if let agentouto::EventKind::ModelSent { body } = event.kind {
                 assert!(!body.contains(KEY));
                 sent.push(serde_json::from_str::<Value>(&body).unwrap());
             }
