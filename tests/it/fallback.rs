@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::Retry;
 use agentouto::providers::anthropic::Anthropic;
-use agentouto::providers::openai::OpenAi;
+use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::scripted::Scripted;
 use agentouto::{
     Agent, BoxFuture, Budget, Context, Delta, DeltaSink, EventKind, Provider, ProviderError, ProviderErrorKind,
@@ -300,5 +300,47 @@ async fn a_fallback_to_another_vendor_gets_a_model_that_it_knows_on_every_turn()
         assert_eq!(body["model"], "gpt-5.6");
         // The system prompt, the message, and two more of each turn.
         assert_eq!(body["messages"].as_array().unwrap().len(), 2 + 2 * turn);
+    }
+}
+
+#[tokio::test]
+async fn what_was_encoded_for_one_server_is_not_sent_to_another_of_the_same_format() {
+    let call = |id: &str| {
+        let function = json!({"name": "look", "arguments": "{}"});
+        let calls = [json!({"id": id, "type": "function", "function": function})];
+        Answer::json(200, &json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}))
+    };
+    let busy = || Answer::json(503, &json!({"error": {"message": "busy"}}));
+    let done = Answer::json(200, &json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}));
+    let mut servers = [
+        Server::start([call("1"), busy(), busy(), busy()]).await,
+        Server::start([call("2"), busy(), busy()]).await,
+        Server::start([call("3"), busy()]).await,
+        Server::start([done]).await,
+    ];
+    let openai = |nth: usize| OpenAi::keyless(&servers[nth].base_url);
+    let chain = openai(0).or(openai(1).profile(Profile::Mistral)).or(openai(2).model("x")).or(openai(3).model("y"));
+    let runtime = Runtime::builder()
+        .provider("chain", chain)
+        .agent(Agent::new("a", "Look.").model("m").max_output_tokens(9))
+        .tool(agentouto::tool::function("look", "Looks.", |_: agentouto::tool::NoArguments| async { "seen" }))
+        .build()
+        .unwrap();
+    assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done");
+    for (nth, (server, (model, limit))) in servers
+        .iter_mut()
+        .zip([
+            ("m", "max_completion_tokens"),
+            ("m", "max_tokens"),
+            ("x", "max_completion_tokens"),
+            ("y", "max_completion_tokens"),
+        ])
+        .enumerate()
+    {
+        for turn in nth..4 {
+            let body = server.heard().await.body;
+            assert_eq!((&body["model"], &body[limit]), (&json!(model), &json!(9)), "server {nth}, turn {turn}");
+            assert_eq!(body["messages"].as_array().unwrap().len(), 2 + 2 * turn, "server {nth}, turn {turn}");
+        }
     }
 }
