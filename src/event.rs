@@ -1,7 +1,7 @@
 //! The events of a run, one for each step that can be observed. Nothing here decides anything.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::provider::{Delta, ProviderError};
 use crate::reply::{StopReason, Usage};
-use crate::tool_call::{Progress, ToolCall, ToolCallId};
+use crate::tool_call::{Arguments, Progress, ToolCall, ToolCallId};
 
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,6 +131,16 @@ pub enum EventKind {
         /// The progress that the tool reported.
         progress: Progress,
     },
+    /// A peer decided on a tool call that needs its [approval](crate::ToolExt::approved_by). If it approved, the tool
+    /// runs next. The log keeps this event.
+    ToolApproval(Arc<Approval>),
+    /// A tool call got a [kept](crate::ToolExt::cached) result, and the tool was not run.
+    ToolCacheHit {
+        /// The id of the tool call.
+        id: ToolCallId,
+        /// The tool's name.
+        name: Name,
+    },
     /// A tool has ended.
     ToolEnd {
         /// The id of the tool call.
@@ -165,4 +175,41 @@ pub enum EventKind {
         /// The name of the callee that sent it.
         sender: Name,
     },
+}
+
+/// A decision on one tool call that needed the [approval](crate::ToolExt::approved_by) of a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Approval {
+    /// The id of the tool call.
+    pub id: ToolCallId,
+    /// The tool's name.
+    pub tool: Name,
+    /// The agent that called the tool.
+    pub agent: Name,
+    /// The arguments that the peer was asked about.
+    pub arguments: Arguments,
+    /// The peer that was asked.
+    pub by: Name,
+    /// The id of the call that asked it.
+    pub question: CallId,
+    /// The decision.
+    pub decision: Decision,
+    /// The time of the decision, on the system's clock.
+    pub at: SystemTime,
+}
+
+/// The decision of a peer on a tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The tool runs, once, with the arguments that the peer was asked about.
+    Approved,
+    /// The tool runs, once, with these arguments instead.
+    Changed(Arguments),
+    /// The tool does not run, because the peer said so, or said something that is no approval. The reason, or that
+    /// answer; empty if there is none.
+    Refused(Arc<str>),
+    /// The tool does not run, because there was no answer, for this reason.
+    Unanswered(Arc<str>),
 }

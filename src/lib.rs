@@ -102,7 +102,7 @@ pub use caller::{Answerer, Caller};
 pub use content::{Attachment, AttachmentKind, AttachmentSource, Content};
 pub use context::{ChatMessage, Context};
 pub use error::{BuildError, CallError, Resource};
-pub use event::{Event, EventKind};
+pub use event::{Approval, Decision, Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
 pub use log_details::{CutReply, LoggedToolCall};
@@ -116,5 +116,6 @@ pub use run_context::RunContext;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use tool_interface::{Tool, ToolContext};
+pub use tools::ToolExt;
 pub use trace::{CallNode, CallTree, Log, Message};
 pub use user::{Call, Report, RunError, User};

@@ -28,7 +28,7 @@ pub struct RunContext {
     user: Name,
     /// One value of each type.
     #[serde(skip)]
-    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    pub(crate) values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     #[serde(skip)]
     admission: Option<Arc<dyn Admission>>,
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::call_id::CallId;
-use crate::event::{Event, EventKind};
+use crate::event::{Approval, Event, EventKind};
 use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::reply::Usage;
@@ -29,6 +29,7 @@ pub(crate) enum LogEntry {
     Usage(CallId, Box<Usage>),
     /// An event that is kept on request.
     Detail(Box<Event>),
+    Approval(Arc<Approval>),
 }
 
 impl LogEntry {
@@ -37,6 +38,7 @@ impl LogEntry {
         match &event.kind {
             EventKind::Forward { forward } => Some(Self::Forward(Arc::clone(forward))),
             EventKind::Return { answer } => Some(Self::Return(Arc::clone(answer))),
+            EventKind::ToolApproval(approval) => Some(Self::Approval(Arc::clone(approval))),
             kind => request_usage(kind).flatten().map(|usage| Self::Usage(event.call_id, Box::new(usage))),
         }
     }
@@ -52,7 +54,7 @@ impl Log {
         self.entries.iter().filter_map(|entry| match entry {
             LogEntry::Forward(forward) => Some(Message::Forward(forward)),
             LogEntry::Return(answer) => Some(Message::Return(answer)),
-            LogEntry::Usage(..) | LogEntry::Detail(_) => None,
+            LogEntry::Usage(..) | LogEntry::Detail(_) | LogEntry::Approval(_) => None,
         })
     }
 
@@ -175,7 +177,7 @@ impl CallTree {
             }
             LogEntry::Return(answer) => self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer))),
             LogEntry::Usage(call_id, usage) => self.change(*call_id, |call| call.usage = call.usage + **usage),
-            LogEntry::Detail(_) => {}
+            LogEntry::Detail(_) | LogEntry::Approval(_) => {}
         }
     }
 

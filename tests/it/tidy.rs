@@ -21,9 +21,9 @@ const FLOORS: [&[&str]; 4] = [
         "error",
         "run_context",
         "message",
+        "event",
         "caller",
         "tool_interface",
-        "event",
     ],
     &["toolbox", "prompt", "builtin", "turn", "answer_delta", "trace"],
     &[
