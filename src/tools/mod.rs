@@ -1,6 +1,7 @@
 //! Tools that wrap other tools, and [`ToolExt`], which makes them. No code outside this folder depends on a particular
 //! one.
 
+mod approved;
 mod cached;
 mod concurrency_limit;
 mod only_for;
@@ -9,6 +10,7 @@ mod wrapper;
 
 use std::time::Duration;
 
+pub use approved::Approved;
 pub use cached::Cached;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use only_for::OnlyFor;
@@ -62,6 +64,11 @@ pub trait ToolExt: Tool + Sized {
     /// Keeps results for this time: the same call gets the same result, and the tool is not run again, see [`Cached`].
     fn cached(self, time_to_live: Duration) -> Cached {
         Cached::around(self).time_to_live(time_to_live)
+    }
+
+    /// Asks a peer before each call: a person, an actor or an agent, see [`Approved`].
+    fn approved_by(self, peer: impl Into<Name>) -> Approved {
+        Approved::new(self, peer.into())
     }
 
     /// Refuses calls by other agents than these. The tool is still offered to all; the model of another agent reads

@@ -40,3 +40,4 @@ mod tools;
 mod trace;
 mod typed;
 mod vendors;
+mod wrappers;
