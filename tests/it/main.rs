@@ -3,6 +3,7 @@
 mod actors;
 mod answers;
 mod anthropic;
+mod approval;
 mod blocking;
 mod budget;
 mod cached;
