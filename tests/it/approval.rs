@@ -63,8 +63,8 @@ fn outputs(request: &Request) -> Vec<&str> {
 }
 
 /// A person who gives these answers, in order, and notes what was asked.
-fn person(answers: &[&'static str]) -> (impl agentouto::Answerer + use<>, Arc<Mutex<Vec<Value>>>) {
-    let answers = Mutex::new(answers.to_vec().into_iter());
+fn person(answers: &'static [&'static str]) -> (impl agentouto::Answerer + use<>, Arc<Mutex<Vec<Value>>>) {
+    let answers = Mutex::new(answers.iter().copied());
     let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
     let notes = Arc::clone(&asked);
     let answerer = move |forward: Arc<Forward>| {
