@@ -94,7 +94,7 @@ impl Log {
                     let agent = receivers.get(&caller).unwrap_or(&"");
                     (None, Some(caller), format!("{agent} {what}"))
                 }
-                LogEntry::Return(_) | LogEntry::Usage(..) => continue,
+                LogEntry::Return(_) | LogEntry::Usage(..) | LogEntry::Approval(_) => continue,
             };
             // A model may have written any name.
             let line = line.replace(char::is_control, " ");

@@ -34,7 +34,7 @@ use crate::observers::{Events, OpenStreams};
 use crate::outcome::{Outcome, Parent};
 use crate::scope::Scope;
 use crate::threads::{BlockingThreads, DEFAULT_THREADS};
-use crate::tool_call::{Progress, ToolCallId};
+use crate::tool_call::Progress;
 use crate::tool_interface::ToolContext;
 
 /// A call in which a tool or an actor is tested, without a runtime, agents or models.
@@ -306,8 +306,8 @@ impl CallAgent for TestCaller {
         })
     }
 
-    fn progress(&self, id: &ToolCallId, progress: Progress) {
-        self.inner.progress(id, progress);
+    fn emit(&self, kind: EventKind) {
+        self.inner.emit(kind);
     }
 
     fn run_blocking(&self, work: ToolWork) -> ToolWork {

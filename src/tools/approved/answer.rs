@@ -79,7 +79,7 @@ impl ExpectedAnswer {
             },
             "required": ["decision"],
         });
-        AnswerType(Arc::new(Self { schema, tool: tool.clone() }))
+        AnswerType(Arc::new(Box::new(Self { schema, tool: tool.clone() })))
     }
 }
 
