@@ -34,8 +34,8 @@ compile_error!(
 
 mod actor_peer;
 mod agent;
-mod answer_delta;
 mod agent_prompt;
+mod answer_delta;
 mod answer_type;
 mod budget;
 mod builtin;
@@ -52,6 +52,7 @@ mod error_chain;
 mod event;
 mod fan_out;
 mod invocation;
+mod log;
 mod log_details;
 #[cfg(any(feature = "mcp-client", feature = "mcp-server"))]
 pub mod mcp;
@@ -105,6 +106,7 @@ pub use error::{BuildError, CallError, Resource};
 pub use event::{Approval, Decision, Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
+pub use log::Log;
 pub use log_details::{CutReply, LoggedToolCall};
 pub use message::{Forward, Return};
 pub use name::Name;
@@ -117,5 +119,5 @@ pub use runtime::{Runtime, RuntimeBuilder};
 pub use tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use tool_interface::{Tool, ToolContext};
 pub use tools::ToolExt;
-pub use trace::{CallNode, CallTree, Log, Message};
+pub use trace::{CallNode, CallTree, Message};
 pub use user::{Call, Report, RunError, User};

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use crate::call_id::CallId;
 use crate::content::Content;
 use crate::event::{Event, EventKind};
+use crate::log::{Log, LogEntry};
 use crate::name::Name;
 use crate::provider::Delta;
 use crate::tool_call::{ToolCall, ToolCallId};
-use crate::trace::{Log, LogEntry};
 use crate::user::Call;
 
 impl<T> Call<T> {

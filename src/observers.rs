@@ -14,8 +14,8 @@ use slab::Slab;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
+use crate::log::{Log, LogEntry};
 use crate::panics::catch_and_log;
-use crate::trace::{Log, LogEntry};
 
 /// The observers of a whole runtime, and the count of its events.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::call_id::CallId;
 use crate::event::EventKind;
-use crate::trace::{Log, LogEntry};
+use crate::log::{Log, LogEntry};
 
 use super::difference::difference;
 

@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 4] = [
         "caller",
         "tool_interface",
     ],
-    &["toolbox", "prompt", "builtin", "turn", "answer_delta", "trace"],
+    &["toolbox", "prompt", "builtin", "turn", "answer_delta", "log"],
     &[
         "call_id_source",
         "threads",
@@ -49,6 +49,7 @@ const FLOORS: [&[&str]; 4] = [
         "call_builder",
         "budget",
         "typed",
+        "trace",
         "agent_prompt",
         "log_details",
         "testing",

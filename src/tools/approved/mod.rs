@@ -17,11 +17,11 @@ use crate::call_id::CallId;
 use crate::content::Content;
 use crate::error::CallError;
 use crate::event::{Approval, Decision, EventKind};
+use crate::log::{Log, LogEntry};
 use crate::name::{Name, key};
 use crate::tool_call::{Arguments, ToolError, ToolErrorKind};
 use crate::tool_interface::{Tool, ToolContext};
 use crate::tools::wrapper::{InnerTool, ToolWrapper};
-use crate::trace::{Log, LogEntry};
 
 /// A tool that asks a peer before each call: a person, an actor or an agent. Exactly what the peer approved runs, once.
 ///
