@@ -120,11 +120,11 @@ pub struct Incoming {
 
 /// The port for an actor's answer to a [`Forward`]. If it is dropped unused, the caller gets an error.
 pub struct ReplyPort {
-    call: Arc<Outcome>,
+    pub(crate) call: Arc<Outcome>,
     /// Cancelled when the caller has cancelled the call, and when there is an answer.
-    scope: Scope,
-    part: Weak<ActorPart>,
-    _below: DropGuard,
+    pub(crate) scope: Scope,
+    pub(crate) part: Weak<ActorPart>,
+    pub(crate) _below: DropGuard,
 }
 
 impl ReplyPort {

@@ -12,7 +12,7 @@ use crate::tool_call::Arguments;
 /// The type of answer that the sender of a [`Forward`](crate::Forward) expects, or that an agent always gives. Cheap to
 /// clone; serialised as its JSON Schema.
 #[derive(Clone)]
-pub struct AnswerType(pub(crate) Arc<dyn CheckAnswer>);
+pub struct AnswerType(pub(crate) Arc<Box<dyn CheckAnswer>>);
 
 /// The check of an answer. An `Err` is what is wrong with it, for the model.
 pub(crate) trait CheckAnswer: Send + Sync {
@@ -50,10 +50,11 @@ impl fmt::Debug for AnswerType {
     }
 }
 
-/// The answer that an invocation must give.
-#[derive(Default)]
-pub(crate) struct Expected {
-    pub(crate) answer_type: Option<AnswerType>,
+/// The type of answer that an invocation must give, if it is not any text.
+pub(crate) type Expected = Option<Box<ExpectedAnswer>>;
+
+pub(crate) struct ExpectedAnswer {
+    pub(crate) answer_type: AnswerType,
     /// The number of answers so far that did not fit.
     misfits: usize,
 }
@@ -61,8 +62,8 @@ pub(crate) struct Expected {
 /// The number of times that a model is told that its answer does not fit, before the call fails.
 const MAX_CORRECTIONS: usize = 3;
 
-impl Expected {
-    pub(crate) fn new(answer_type: Option<AnswerType>) -> Self {
+impl ExpectedAnswer {
+    pub(crate) fn new(answer_type: AnswerType) -> Self {
         Self { answer_type, misfits: 0 }
     }
 

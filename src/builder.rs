@@ -90,7 +90,8 @@ impl RuntimeBuilder {
 
     /// Records content in `tracing` spans: system prompts, messages, tools, arguments, outputs and the texts of errors, in
     /// the JSON of the [OpenTelemetry conventions](https://github.com/open-telemetry/semantic-conventions-genai). Every
-    /// request to a model has all messages before it. Default: not recorded.
+    /// request to a model has all messages before it. Event streams get the bodies of requests to models, as
+    /// [`EventKind::ModelSent`](crate::EventKind::ModelSent). Default: not recorded.
     pub fn record_content(mut self) -> Self {
         self.records_content = true;
         self

@@ -42,8 +42,9 @@ fn finish_spec(parameters: Value) -> ToolSpec {
     ToolSpec { name: FINISH.into(), description, parameters }
 }
 
-/// Returns the specifications with a `finish` that takes an answer of this type.
-pub(crate) fn with_answer_type(specs: &[ToolSpec], answer_type: &AnswerType) -> Arc<[ToolSpec]> {
+/// Returns the specifications with a `finish` that takes an answer of this type, if there is one.
+pub(crate) fn with_answer_type(specs: &Arc<[ToolSpec]>, answer_type: Option<&AnswerType>) -> Arc<[ToolSpec]> {
+    let Some(answer_type) = answer_type else { return Arc::clone(specs) };
     let others = specs.iter().filter(|spec| *spec.name != *FINISH).cloned();
     others.chain([finish_spec(answer_type.0.parameters())]).collect()
 }

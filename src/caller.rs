@@ -7,9 +7,10 @@ use futures_util::future::BoxFuture;
 
 use crate::content::Content;
 use crate::error::CallError;
+use crate::event::EventKind;
 use crate::message::Forward;
 use crate::name::Name;
-use crate::tool_call::{Progress, ToolCallId, ToolError};
+use crate::tool_call::ToolError;
 
 /// A handle that calls agents in the name of its holder: a tool, an actor that serves a [`Forward`], or a user.
 ///
@@ -26,8 +27,8 @@ pub(crate) trait CallAgent: Send + Sync {
     /// Sends a Forward when the future is first polled.
     fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>>;
 
-    /// Reports the progress of a tool to observers, if the caller is that of a tool.
-    fn progress(&self, _: &ToolCallId, _: Progress) {}
+    /// Emits an event of a tool call to observers, if the caller is that of a tool.
+    fn emit(&self, _: EventKind) {}
 
     /// Runs a tool's work on threads where it may block, if the caller is that of a tool.
     fn run_blocking(&self, work: ToolWork) -> ToolWork {

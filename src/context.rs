@@ -25,7 +25,6 @@ pub struct Context {
     #[serde(skip)]
     ids: Option<HashSet<ToolCallId>>,
     #[serde(skip)]
-    #[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
     pub(crate) memo: Memo,
 }
 
@@ -184,7 +183,6 @@ impl Context {
 #[derive(Debug, Default)]
 pub(crate) struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
 
-#[cfg_attr(not(any(feature = "http", feature = "prompt_tools")), expect(dead_code, reason = "nobody encodes"))]
 impl Memo {
     /// Takes out the value that was put in last, if it is a `T`.
     pub(crate) fn take<T: 'static>(&self) -> Option<T> {

@@ -23,7 +23,6 @@ use crate::name::Name;
 use crate::outcome::{CallToken, Outcome, Parent};
 use crate::scope::{STALLED, Scope};
 use crate::threads::waited_for;
-use crate::tool_call::{Progress, ToolCallId};
 
 /// The way to send a Forward; the router implements it.
 pub(crate) trait Deliver: Send + Sync {
@@ -204,12 +203,13 @@ impl CallAgent for ScopedCaller {
         Box::pin(cooperative(waited_for(calling)))
     }
 
-    fn progress(&self, id: &ToolCallId, progress: Progress) {
-        if self.scope.is_streamed()
-            && !self.scope.is_cancelled()
+    fn emit(&self, kind: EventKind) {
+        // A decision is recorded even if the call was cancelled meanwhile, because the tool may still begin.
+        let is_kept = matches!(kind, EventKind::ToolApproval(_));
+        if (is_kept || self.scope.is_streamed() && !self.scope.is_cancelled())
             && let Some(token) = self.call.token()
         {
-            token.emit_to_streams(|| EventKind::ToolProgress { id: Arc::clone(id), progress });
+            token.emit(|| kind);
         }
     }
 

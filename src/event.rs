@@ -1,17 +1,18 @@
 //! The events of a run, one for each step that can be observed. Nothing here decides anything.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use crate::call_id::CallId;
+use crate::content::Content;
 use crate::error::{CallError, Resource};
 use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::provider::{Delta, ProviderError};
 use crate::reply::{StopReason, Usage};
-use crate::tool_call::{Progress, ToolCall, ToolCallId};
+use crate::tool_call::{Arguments, Progress, ToolCall, ToolCallId};
 
 /// One step of a call. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,12 @@ pub enum EventKind {
         turn: usize,
         /// The model's name.
         model: Arc<str>,
+    },
+    /// The body of a request was sent to a server, one for each attempt. Emitted to event streams only, and only if
+    /// [`RuntimeBuilder::record_content`](crate::RuntimeBuilder::record_content) is set.
+    ModelSent {
+        /// The exact body, as JSON. It has no key and no header, but everything that the model reads.
+        body: Arc<str>,
     },
     /// A piece of a model's reply arrived.
     ModelDelta {
@@ -124,6 +131,16 @@ pub enum EventKind {
         /// The progress that the tool reported.
         progress: Progress,
     },
+    /// A peer decided on a tool call that needs its [approval](crate::ToolExt::approved_by). If it approved, the tool
+    /// runs next. The log keeps this event.
+    ToolApproval(Arc<Approval>),
+    /// A tool call got a [kept](crate::ToolExt::cached) result, and the tool was not run.
+    ToolCacheHit {
+        /// The id of the tool call.
+        id: ToolCallId,
+        /// The tool's name.
+        name: Name,
+    },
     /// A tool has ended.
     ToolEnd {
         /// The id of the tool call.
@@ -132,6 +149,9 @@ pub enum EventKind {
         name: Name,
         /// The error, if the tool failed.
         error: Option<Arc<str>>,
+        /// The output, as the model reads it.
+        #[serde(default)]
+        output: Content,
         /// The time from start to end.
         latency: Duration,
     },
@@ -155,4 +175,41 @@ pub enum EventKind {
         /// The name of the callee that sent it.
         sender: Name,
     },
+}
+
+/// A decision on one tool call that needed the [approval](crate::ToolExt::approved_by) of a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Approval {
+    /// The id of the tool call.
+    pub id: ToolCallId,
+    /// The tool's name.
+    pub tool: Name,
+    /// The agent that called the tool.
+    pub agent: Name,
+    /// The arguments that the peer was asked about.
+    pub arguments: Arguments,
+    /// The peer that was asked.
+    pub by: Name,
+    /// The id of the call that asked it.
+    pub question: CallId,
+    /// The decision.
+    pub decision: Decision,
+    /// The time of the decision, on the system's clock.
+    pub at: SystemTime,
+}
+
+/// The decision of a peer on a tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The tool runs, once, with the arguments that the peer was asked about.
+    Approved,
+    /// The tool runs, once, with these arguments instead.
+    Changed(Arguments),
+    /// The tool does not run, because the peer said so, or said something that is no approval. The reason, or that
+    /// answer; empty if there is none.
+    Refused(Arc<str>),
+    /// The tool does not run, because there was no answer, for this reason.
+    Unanswered(Arc<str>),
 }

@@ -10,7 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::coop;
 use tracing::{Instrument as _, Span};
 
-use crate::answer_type::Expected;
+use crate::answer_type::{Expected, ExpectedAnswer};
 use crate::builtin;
 use crate::call_id::CallId;
 use crate::caller::Answerer;
@@ -154,15 +154,13 @@ impl<'a> AgentLoop<'a> {
         let forward = &call.forward;
         let prompt = snapshot.roster.prompt(&entry.agent);
         let answer_type = forward.answer_type.clone().or_else(|| entry.agent.answer_type.clone());
-        let specs = snapshot.tools.specs();
-        let tools = answer_type.as_ref().map(|answer| builtin::with_answer_type(specs, answer));
         let request = Request {
             call_id: forward.call_id,
             agent: Arc::clone(&entry.agent),
             context: Context::new(Arc::clone(&prompt.text), Arc::clone(&forward.history), forward.content.clone()),
-            tools: tools.unwrap_or_else(|| Arc::clone(specs)),
+            tools: builtin::with_answer_type(snapshot.tools.specs(), answer_type.as_ref()),
         };
-        let expected = Expected::new(answer_type);
+        let expected = answer_type.map(|answer_type| Box::new(ExpectedAnswer::new(answer_type)));
         Self { call, entry, snapshot, deliver, trace, _prompt: prompt, request, expected, calls: 0 }
     }
 

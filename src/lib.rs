@@ -36,6 +36,7 @@ compile_error!(
 
 mod actor_peer;
 mod agent;
+mod agent_prompt;
 mod answer_delta;
 mod answer_type;
 mod budget;
@@ -54,6 +55,8 @@ mod error_chain;
 mod event;
 mod fan_out;
 mod invocation;
+mod log;
+mod log_details;
 #[cfg(any(feature = "mcp-client", feature = "mcp-server"))]
 pub mod mcp;
 mod message;
@@ -72,7 +75,6 @@ mod reply;
 mod router;
 mod run_context;
 mod runtime;
-#[cfg(any(feature = "mcp-client", feature = "prompt_tools"))]
 mod schema;
 mod scope;
 #[cfg(any(feature = "http", feature = "mcp-client"))]
@@ -81,6 +83,7 @@ mod snapshot;
 mod spans;
 mod spelling;
 mod telemetry;
+pub mod testing;
 mod threads;
 pub mod tool;
 mod tool_call;
@@ -97,6 +100,7 @@ mod user;
 
 pub use actor_peer::{Incoming, ReplyPort};
 pub use agent::{Agent, Effort, Reasoning};
+pub use agent_prompt::AgentPrompt;
 pub use answer_type::AnswerType;
 pub use budget::{Budget, Price, Used};
 pub use builder::RuntimeBuilder;
@@ -106,17 +110,21 @@ pub use caller::{Answerer, Caller};
 pub use content::{Attachment, AttachmentKind, AttachmentSource, Content};
 pub use context::{ChatMessage, Context};
 pub use error::{BuildError, CallError, Resource};
-pub use event::{Event, EventKind};
+pub use event::{Approval, Decision, Event, EventKind};
 /// A boxed future, as the traits of this crate return it.
 pub use futures_util::future::BoxFuture;
+pub use log::Log;
+pub use log_details::{CutReply, LoggedToolCall};
 pub use message::{Forward, Return};
 pub use name::Name;
 pub use observers::Events;
 pub use provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderErrorKind, ProviderInfo, Request};
+pub use providers::{ProviderExt, ProviderWrapper};
 pub use reply::{Reply, StopReason, Usage};
 pub use run_context::RunContext;
 pub use runtime::Runtime;
 pub use tool_call::{Arguments, Progress, ToolCall, ToolCallId, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use tool_interface::{Tool, ToolContext};
-pub use trace::{CallNode, CallTree, Log, Message};
+pub use tools::ToolExt;
+pub use trace::{CallNode, CallTree, Message};
 pub use user::{Call, Report, RunError, User};

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use tracing::{Instrument as _, Span};
 
 use crate::answer_delta::AnswerDeltas;
@@ -14,7 +13,7 @@ use crate::event::EventKind;
 use crate::outcome::Outcome;
 use crate::poll_timer::PollTimer;
 use crate::provider::{Attempts, DeltaSink, NextAttempt, ProviderError, ProviderErrorKind, Request};
-use crate::reply::Reply;
+use crate::reply::{Reply, Usage};
 use crate::run_context::Meter;
 use crate::snapshot::AgentEntry;
 use crate::telemetry::{InvocationTrace, RequestTrace};
@@ -30,16 +29,18 @@ pub(crate) async fn request(
     if let Some(meter) = &meter {
         meter.reserve(request).await?;
     }
-    let attempts = CallAttempts { call, request, meter, refused: Mutex::default() };
+    let attempts = CallAttempts { call, request, meter };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
-    let is_typed = call.forward.answer_type.is_some() || agent.answer_type.is_some();
     let is_observed = call.scope.is_streamed();
-    let trace = trace.map(|trace| trace.request(request, is_typed, is_observed));
-    let mut answer = (!is_typed).then(|| AnswerDeltas::new(request.context.is_paused()));
+    let has_text = call.forward.answer_type.is_none() && agent.answer_type.is_none();
+    let trace = trace.map(|trace| trace.request(request, !has_text, is_observed));
+    // Made by the first piece, because most calls are not streamed.
+    let mut answer: Option<Box<AnswerDeltas>> = None;
     let mut emit = |delta| {
         trace.iter().for_each(|trace| trace.piece());
-        let answer = answer.as_mut().and_then(|answer| answer.next(&delta));
+        let answer = answer.get_or_insert_with(|| Box::new(AnswerDeltas::new(request.context.is_paused())));
+        let answer = answer.next(&delta).filter(|_| has_text);
         for delta in [Some(delta), answer].into_iter().flatten() {
             call.emit_to_streams(|| EventKind::ModelDelta { delta });
         }
@@ -55,7 +56,7 @@ pub(crate) async fn request(
     let replying = provider.reply(request, &mut guard.deltas);
     let (reply, latency) = PollTimer::new(replying, begun, call, "provider", provider_name).instrument(span).await;
     guard.end(&reply, latency);
-    let refused = attempts.refused.into_inner();
+    let refused = attempts.meter.and_then(|meter| meter.refused());
     reply.map_err(|error| refused.unwrap_or_else(|| CallError::Provider { provider: Arc::clone(provider_name), error }))
 }
 
@@ -64,23 +65,33 @@ struct CallAttempts<'a> {
     call: &'a Outcome,
     request: &'a Request,
     meter: Option<Box<dyn Meter>>,
-    /// The error with which a limit refused the next attempt.
-    refused: Mutex<Option<CallError>>,
 }
 
 impl Attempts for CallAttempts<'_> {
-    fn next<'a>(&'a self, NextAttempt { error, pause }: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>> {
+    fn next<'a>(
+        &'a self,
+        NextAttempt { error, settled, pause }: NextAttempt<'a>,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
         self.call.emit_to_streams(|| match pause {
             Some(pause) => EventKind::ModelRetry { error: error.clone(), pause },
             None => EventKind::ModelFallback { error: error.clone() },
         });
         let Some(meter) = &self.meter else { return Box::pin(std::future::ready(Ok(()))) };
-        meter.settle(error.usage());
+        meter.settle(error.usage().map(|usage| usage.without(settled)));
         Box::pin(meter.reserve(self.request).map_err(move |refused| {
             let message = format!("{refused}; before, {error}");
-            *self.refused.lock() = Some(refused);
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::Other, message) }
         }))
+    }
+
+    fn sent(&self, body: &[u8]) {
+        if self.call.scope.telemetry().records_content() {
+            self.call.emit_to_streams(|| EventKind::ModelSent { body: String::from_utf8_lossy(body).into() });
+        }
+    }
+
+    fn settled(&self) -> Usage {
+        self.meter.as_ref().map(|meter| meter.settled()).unwrap_or_default()
     }
 }
 

@@ -74,11 +74,19 @@ fn visible(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| *c != JOINER && !is_variation(*c))
 }
 
+/// Returns whether a character is not shown, or changes how the text around it is shown. Control characters are not
+/// looked at.
+pub(crate) fn is_invisible(c: char) -> bool {
+    use GeneralCategory::{Format, LineSeparator, ParagraphSeparator, Unassigned};
+    let category = get_general_category(c);
+    BLANK.contains(&c) || matches!(category, Format | LineSeparator | ParagraphSeparator | Unassigned)
+}
+
 /// Returns whether a name has characters that could mislead a reader: format characters, line separators, blank
 /// letters. A zero-width joiner is allowed between two symbols, as in emoji, and a variation selector after any
 /// character.
 fn has_invisible(name: &str) -> bool {
-    use GeneralCategory::{Format, LineSeparator, ModifierSymbol, OtherSymbol, ParagraphSeparator, Unassigned};
+    use GeneralCategory::{ModifierSymbol, OtherSymbol};
     let is_symbol =
         |c: Option<char>| c.is_some_and(|c| matches!(get_general_category(c), OtherSymbol | ModifierSymbol));
     let mut before = None;
@@ -89,10 +97,7 @@ fn has_invisible(name: &str) -> bool {
     while let Some(c) = rest.next() {
         let is_invisible = match c {
             JOINER => !is_symbol(before) || !is_symbol(rest.peek().copied()),
-            c => {
-                let category = get_general_category(c);
-                BLANK.contains(&c) || matches!(category, Format | LineSeparator | ParagraphSeparator | Unassigned)
-            }
+            c => is_invisible(c),
         };
         if is_invisible {
             return true;

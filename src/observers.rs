@@ -14,8 +14,8 @@ use slab::Slab;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
+use crate::log::{Log, LogEntry};
 use crate::panics::catch_and_log;
-use crate::trace::{Log, LogEntry};
 
 /// The observers of a whole runtime, and the count of its events.
 #[derive(Default)]
@@ -97,7 +97,11 @@ impl Drop for OpenStreams {
 pub(crate) struct CallObservers {
     log: Mutex<Log>,
     stream: OnceLock<Sink>,
+    details: OnceLock<Details>,
 }
+
+/// A function that returns what a log keeps of an event beyond messages and usage.
+pub(crate) type Details = Box<dyn Fn(&Event) -> Option<LogEntry> + Send + Sync>;
 
 impl CallObservers {
     /// Opens the stream for events from now on.
@@ -108,12 +112,19 @@ impl CallObservers {
         events
     }
 
+    /// Keeps more in the log from now on. Only the first function counts.
+    pub(crate) fn log_details(&self, details: Details) {
+        let _ = self.details.set(details);
+    }
+
+    /// Returns whether every step is observed, for a stream or for a detailed log.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.stream.get().is_some()
+        self.stream.get().is_some() || self.details.get().is_some()
     }
 
     pub(crate) fn observe(&self, event: &Event) {
-        if let Some(entry) = LogEntry::of(event) {
+        let detail = self.details.get().and_then(|details| details(event));
+        for entry in LogEntry::of(event).into_iter().chain(detail) {
             self.log.lock().push(entry);
         }
         if let Some(stream) = self.stream.get() {

@@ -17,7 +17,8 @@ use crate::tool_call::ToolSpec;
 
 /// The interface to a model: a server, a script, or a wrapper around another provider.
 ///
-/// Retries, recording and prompt-based tool calling are providers that wrap a provider.
+/// Retries, recording and prompt-based tool calling are providers that wrap a provider. Such a provider implements
+/// [`ProviderWrapper`](crate::ProviderWrapper) in place of this trait.
 ///
 /// When the call is cancelled, the provider's future is dropped at its next await, and it must close its connection
 /// with it. A panic becomes the error of that call. A provider that waits for a server needs a timeout of its own.
@@ -114,19 +115,31 @@ pub enum Delta {
 pub struct DeltaSink<'a> {
     observer: Option<&'a mut dyn Observer>,
     usage: Option<Usage>,
-    attempts: Option<&'a dyn Attempts>,
+    pub(crate) attempts: Option<&'a dyn Attempts>,
+    /// `true` while another provider is asked at once if this one fails.
+    pub(crate) has_fallback: bool,
 }
 
 /// The attempts of one request to a model, as the call that makes it sees them.
 pub(crate) trait Attempts: Send + Sync {
     /// Ends the present attempt and begins the next one, which the limits of callers must admit.
     fn next<'a>(&'a self, next: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// The usage of the attempts that have ended.
+    fn settled(&self) -> Usage;
+
+    /// Records the body that is sent for the present attempt.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nothing is sent"))]
+    fn sent(&self, body: &[u8]);
 }
 
-/// The next attempt of a request: the error of the one before, and the time until the next begins. `None`: another
-/// provider is asked.
+/// The next attempt of a request.
 pub(crate) struct NextAttempt<'a> {
+    /// The error of the attempt before.
     pub(crate) error: &'a ProviderError,
+    /// The part of its usage that is settled: that of attempts of a wrapper inside.
+    pub(crate) settled: Usage,
+    /// The time until the next attempt begins. `None`: another provider is asked.
     pub(crate) pause: Option<Duration>,
 }
 
@@ -149,29 +162,59 @@ impl<F: FnMut(Delta) + Send> Observer for F {
 impl<'a> DeltaSink<'a> {
     /// Returns a sink that passes the pieces to `observer`.
     pub fn to(observer: &'a mut dyn Observer) -> Self {
-        Self { observer: Some(observer), usage: None, attempts: None }
+        Self { observer: Some(observer), ..Self::none() }
     }
 
     /// Returns a sink that drops the pieces.
     #[must_use]
     pub fn none() -> Self {
-        Self { observer: None, usage: None, attempts: None }
+        Self { observer: None, usage: None, attempts: None, has_fallback: false }
     }
 
-    /// Returns a sink for a provider that this one asks for the same reply, which passes the pieces to `observer`.
-    /// Attempts count for the call all the same.
-    pub fn inner<'b>(&'b self, observer: &'b mut dyn Observer) -> DeltaSink<'b> {
-        DeltaSink { observer: Some(observer), usage: self.usage, attempts: self.attempts }
+    /// Returns a sink for a provider that a wrapper asks for the same reply. It drops the pieces, unless it gets an
+    /// observer with [`observed_by`](Self::observed_by). Attempts count for the call all the same.
+    ///
+    /// It does not borrow this sink, so the observer may pass the pieces on to it:
+    ///
+    /// ```
+    /// use agentouto::{Delta, DeltaSink, Provider, ProviderError, Reply, Request};
+    ///
+    /// async fn shout(
+    ///     inner: &dyn Provider,
+    ///     request: &Request,
+    ///     deltas: &mut DeltaSink<'_>,
+    /// ) -> Result<Reply, ProviderError> {
+    ///     let sink = deltas.inner();
+    ///     let mut observer = |delta| match delta {
+    ///         Delta::Text(piece) => deltas.delta(Delta::Text(piece.to_uppercase().into())),
+    ///         other => deltas.delta(other),
+    ///     };
+    ///     inner.reply(request, &mut sink.observed_by(&mut observer)).await
+    /// }
+    /// ```
+    #[must_use]
+    pub fn inner(&self) -> Self {
+        Self { observer: None, usage: self.usage, ..*self }
     }
 
-    /// Announces that the request is sent again after this error and this pause, which has not begun. The attempt counts
-    /// as one more request, and observers see [`EventKind::ModelRetry`](crate::EventKind::ModelRetry).
+    /// The same sink, which passes the pieces to `observer`.
+    #[must_use]
+    pub fn observed_by<'b>(self, observer: &'b mut dyn Observer) -> DeltaSink<'b>
+    where
+        'a: 'b,
+    {
+        DeltaSink { observer: Some(observer), ..self }
+    }
+
+    /// Announces that the request is sent again after this error and this pause, which has not begun. The usage of the
+    /// failed attempt is that of the error's [`partial`](ProviderError::partial). The next attempt counts as one more
+    /// request, and observers see [`EventKind::ModelRetry`](crate::EventKind::ModelRetry).
     ///
     /// # Errors
     ///
     /// When a caller's [budget](crate::Call::budget) does not allow one more request. It must not be sent then.
     pub async fn retry(&mut self, error: &ProviderError, pause: Duration) -> Result<(), ProviderError> {
-        self.next_attempt(NextAttempt { error, pause: Some(pause) }).await
+        self.next_attempt(NextAttempt { error, settled: Usage::default(), pause: Some(pause) }).await
     }
 
     /// Announces that another provider is asked after this error. The attempt counts as one more request, and observers
@@ -181,10 +224,10 @@ impl<'a> DeltaSink<'a> {
     ///
     /// When a caller's [budget](crate::Call::budget) does not allow one more request. It must not be sent then.
     pub async fn fall_back(&mut self, error: &ProviderError) -> Result<(), ProviderError> {
-        self.next_attempt(NextAttempt { error, pause: None }).await
+        self.next_attempt(NextAttempt { error, settled: Usage::default(), pause: None }).await
     }
 
-    async fn next_attempt(&mut self, next: NextAttempt<'_>) -> Result<(), ProviderError> {
+    pub(crate) async fn next_attempt(&mut self, next: NextAttempt<'_>) -> Result<(), ProviderError> {
         match self.attempts {
             Some(attempts) => attempts.next(next).await,
             None => Ok(()),

@@ -34,6 +34,13 @@ pub struct Reply {
     /// with one key, the wire format, so that no other provider takes it for its own. The
     /// [`ChatMessage`](crate::ChatMessage) carries it; no other code reads it.
     pub opaque: Option<Arc<Value>>,
+    /// The server's id of the reply; `None` if it gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Arc<str>>,
+    /// The name of the model that replied, as the server gives it; `None` if it gives none. It may be more exact than
+    /// the name that the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 impl Reply {
@@ -86,12 +93,14 @@ impl fmt::Display for StopReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// The input tokens, cached ones included.
+    /// The input tokens, those read from a cache and written to it included.
     pub input_tokens: u64,
     /// The output tokens, reasoning included.
     pub output_tokens: u64,
     /// The input tokens that came from the server's cache.
     pub cached_tokens: u64,
+    /// The input tokens that were written to the server's cache, where the server reports them.
+    pub cache_write_tokens: u64,
     /// The output tokens that were reasoning.
     pub reasoning_tokens: u64,
 }
@@ -103,6 +112,7 @@ impl Usage {
             input_tokens: self.input_tokens.saturating_sub(part.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(part.output_tokens),
             cached_tokens: self.cached_tokens.saturating_sub(part.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(part.cache_write_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_sub(part.reasoning_tokens),
         }
     }
@@ -116,6 +126,7 @@ impl std::ops::Add for Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
         }
     }

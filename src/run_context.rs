@@ -30,7 +30,7 @@ pub struct RunContext {
     pub(crate) conversation: Option<Arc<str>>,
     /// One value of each type.
     #[serde(skip)]
-    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    pub(crate) values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     #[serde(skip)]
     admission: Option<Arc<dyn Admission>>,
 }
@@ -137,8 +137,14 @@ pub(crate) trait Meter: Send + Sync {
     /// When the attempt exceeds a limit. Nothing is reserved then.
     fn reserve<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<(), CallError>>;
 
+    /// Returns the error with which the last attempt was refused, if it was.
+    fn refused(&self) -> Option<CallError>;
+
     /// Counts what the attempt used that was reserved last. `None`: it is not known, and counts as estimated.
     fn settle(&self, used: Option<Usage>);
+
+    /// What was counted so far.
+    fn settled(&self) -> Usage;
 
     /// Counts what is left of what all attempts used.
     fn settle_all(&self, used: Option<Usage>);

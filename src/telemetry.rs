@@ -15,6 +15,9 @@ use crate::tool_call::{ToolCall, ToolError};
 
 /// The receiver of what the invocations of a runtime do.
 pub(crate) trait Telemetry: Send + Sync {
+    /// Returns whether content may be told at all.
+    fn records_content(&self) -> bool;
+
     /// Notes, in a Forward that is about to be sent, the span in which its sender is.
     fn place(&self, forward: &Forward);
 

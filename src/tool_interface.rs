@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use crate::call_id::CallId;
 use crate::caller::Caller;
 use crate::content::Content;
+use crate::event::EventKind;
 use crate::name::Name;
 use crate::run_context::RunContext;
 use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
@@ -38,6 +39,16 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// What is wrong with them, for the model.
     fn check(&self, _arguments: &Arguments) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    /// Checks that the caller may use the tool, without using it. A tool [around](crate::ToolExt) this one that answers
+    /// without running it, or that asks before it does, calls this first. Default: every caller may.
+    ///
+    /// # Errors
+    ///
+    /// Why this caller may not, for the model.
+    fn authorize(&self, _context: &ToolContext) -> Result<(), ToolError> {
         Ok(())
     }
 
@@ -89,8 +100,8 @@ impl ToolContext {
         self.run.get()
     }
 
-    /// Reports the tool's progress to the observers of the call. Without observers it costs nothing.
+    /// Reports the tool's progress to the observers of the call. Without observers it costs next to nothing.
     pub fn progress(&self, progress: Progress) {
-        self.caller.0.progress(&self.tool_call_id, progress);
+        self.caller.0.emit(EventKind::ToolProgress { id: Arc::clone(&self.tool_call_id), progress });
     }
 }

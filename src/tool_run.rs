@@ -77,6 +77,7 @@ impl ToolRun {
             id: Arc::clone(&call.id),
             name: Arc::clone(&call.name),
             error: output.is_error.then(|| Arc::clone(&output.content.text)),
+            output: output.content.clone(),
             latency,
         });
         output

@@ -1,4 +1,4 @@
-//! The log and the call tree of a run, built from its events: the messages, the tokens, the calls.
+//! The messages, the tokens and the tree of calls of a log.
 //!
 //! A tree is a flat list of calls, each with the index of its parent, so no tree is too deep.
 
@@ -8,49 +8,18 @@ use std::sync::Arc;
 
 use crate::call_id::CallId;
 use crate::event::{Event, EventKind};
+use crate::log::{Log, LogEntry, request_usage};
 use crate::message::{Forward, Return};
 use crate::name::Name;
 use crate::reply::Usage;
 
-/// The log of a run: every [`Forward`] and [`Return`] in the order in which they happened, and the usage of the models.
-/// Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Log {
-    /// The entries, shared by the clones of the log.
-    entries: Arc<Vec<LogEntry>>,
-}
-
-/// The part of an event that a log keeps. Small, because there are several for each call.
-#[derive(Clone)]
-pub(crate) enum LogEntry {
-    Forward(Arc<Forward>),
-    Return(Arc<Return>),
-    /// The usage of one request to a model.
-    Usage(CallId, Box<Usage>),
-}
-
-impl LogEntry {
-    /// Returns the part of an event that a log keeps, if any.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
-        match &event.kind {
-            EventKind::Forward { forward } => Some(Self::Forward(Arc::clone(forward))),
-            EventKind::Return { answer } => Some(Self::Return(Arc::clone(answer))),
-            kind => request_usage(kind).flatten().map(|usage| Self::Usage(event.call_id, Box::new(usage))),
-        }
-    }
-}
-
 impl Log {
-    pub(crate) fn push(&mut self, entry: LogEntry) {
-        Arc::make_mut(&mut self.entries).push(entry);
-    }
-
     /// The messages in order.
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
         self.entries.iter().filter_map(|entry| match entry {
             LogEntry::Forward(forward) => Some(Message::Forward(forward)),
             LogEntry::Return(answer) => Some(Message::Return(answer)),
-            LogEntry::Usage(..) => None,
+            LogEntry::Usage(..) | LogEntry::Detail(_) | LogEntry::Approval(_) => None,
         })
     }
 
@@ -80,12 +49,6 @@ impl Log {
         let mut tree = CallTree::default();
         self.entries.iter().for_each(|entry| tree.add(entry));
         tree
-    }
-}
-
-impl fmt::Debug for Log {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("entries", &self.entries.len()).finish()
     }
 }
 
@@ -173,6 +136,7 @@ impl CallTree {
             }
             LogEntry::Return(answer) => self.change(answer.call_id, |call| call.answer = Some(Arc::clone(answer))),
             LogEntry::Usage(call_id, usage) => self.change(*call_id, |call| call.usage = call.usage + **usage),
+            LogEntry::Detail(_) | LogEntry::Approval(_) => {}
         }
     }
 
@@ -192,16 +156,6 @@ impl CallTree {
     #[must_use]
     pub fn call(&self, call_id: CallId) -> Option<&CallNode> {
         self.places.get(&call_id).map(|&place| &self.calls[place])
-    }
-}
-
-/// The usage that a request to a model ended with. `None`: the event ends no request. `Some(None)`: the server reported
-/// no usage.
-fn request_usage(kind: &EventKind) -> Option<Option<Usage>> {
-    match kind {
-        EventKind::ModelReply { usage, .. } | EventKind::ModelAborted { usage, .. } => Some(*usage),
-        EventKind::ModelError { error, .. } => Some(error.usage()),
-        _ => None,
     }
 }
 

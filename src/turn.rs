@@ -63,7 +63,7 @@ pub(crate) fn next(
     if reply.tool_calls.is_empty() {
         return said(context, reply, expected);
     }
-    let answer_type = expected.answer_type.clone();
+    let answer_type = expected.as_ref().map(|expected| expected.answer_type.clone());
     let cut = reply.stop_reason == StopReason::Length;
     let ends = |call: &ToolCall| !cut && &*call.name == FINISH;
     let mut readable = reply.tool_calls.iter().filter(|call| ends(call) && call.malformed.is_none());
@@ -71,7 +71,7 @@ pub(crate) fn next(
         return Step::Finish(Content { text, attachments: context.attachments(reply.attachments) });
     }
     let ends_badly = reply.tool_calls.iter().any(ends);
-    if answer_type.is_some() && ends_badly && !expected.correct() {
+    if ends_badly && expected.as_mut().is_some_and(|expected| !expected.correct()) {
         let problem = |call: &ToolCall| builtin::finish(&call.arguments, answer_type.as_ref()).err();
         return Step::Misfit(reply.tool_calls.iter().filter(|call| ends(call)).find_map(problem).unwrap_or_default());
     }
@@ -96,16 +96,19 @@ fn said(context: &mut Context, reply: Reply, expected: &mut Expected) -> Step {
     }
     let flaw = failure(&reply.stop_reason).filter(|_| reply.refusal.is_none());
     let text = context.resumed(reply.text_or_refusal());
-    let fit = expected.answer_type.as_ref().filter(|_| flaw.is_none()).map(|answer_type| answer_type.0.of_text(&text));
-    if let Some(Err(problem)) = fit {
-        if !expected.correct() {
-            return Step::Misfit(problem);
-        }
-        context.push_reply(reply);
-        context.push(ChatMessage::user(format!("Error: the answer does not fit: {problem}; call finish with it")));
-        return Step::Act(Vec::new());
-    }
-    let text = fit.and_then(Result::ok).unwrap_or(text);
+    let text = match expected.as_mut().filter(|_| flaw.is_none()) {
+        None => text,
+        Some(expected) => match expected.answer_type.0.of_text(&text) {
+            Ok(text) => text,
+            Err(problem) if !expected.correct() => return Step::Misfit(problem),
+            Err(problem) => {
+                let told = format!("Error: the answer does not fit: {problem}; call finish with it");
+                context.push_reply(reply);
+                context.push(ChatMessage::user(told));
+                return Step::Act(Vec::new());
+            }
+        },
+    };
     let attachments = context.attachments(reply.attachments);
     match flaw {
         None => Step::Finish(Content { text, attachments }),
@@ -207,7 +210,7 @@ mod tests {
 
     fn check(reply: Reply, expected: &[&str]) {
         let roster = Roster::default().with(["a", "b"].map(|name| (name.into(), "".into()))).unwrap();
-        let step = next(&mut context(), reply, &toolbox(&["search"]), &roster, &mut Expected::default());
+        let step = next(&mut context(), reply, &toolbox(&["search"]), &roster, &mut None);
         let seen: Vec<String> = match step {
             Step::Finish(answer) => vec![format!("finish {answer}")],
             Step::Act(actions) => actions.iter().map(shown).collect(),
@@ -290,7 +293,7 @@ mod tests {
     fn a_reply_that_paused_is_part_of_the_answer() {
         let (mut context, tools, roster) = (context(), toolbox(&[]), Roster::default());
         let paused = |text: &str| Reply { stop_reason: StopReason::Other("pause_turn".into()), ..Reply::text(text) };
-        let mut next = |reply: Reply| next(&mut context, reply, &tools, &roster, &mut Expected::default());
+        let mut next = |reply: Reply| next(&mut context, reply, &tools, &roster, &mut None);
         for text in ["Let me ", "search. "] {
             assert!(matches!(next(paused(text)), Step::Act(actions) if actions.is_empty()));
         }
@@ -335,7 +338,7 @@ mod tests {
         let (mut context, tools, roster) = (context(), toolbox(&["search"]), Roster::default());
         let mut ids = Vec::new();
         for turn in [reply(&["x", "x", ""]), reply(&["x", "y", "call_2"]), reply(&["", ""])] {
-            next(&mut context, turn, &tools, &roster, &mut Expected::default());
+            next(&mut context, turn, &tools, &roster, &mut None);
             ids.extend(context.last_tool_calls().iter().map(|call| call.id.to_string()));
         }
         assert_eq!(ids[..2], ["x", "x_1"], "an id that is new stays as it is");

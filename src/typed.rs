@@ -51,7 +51,7 @@ impl<T> Call<T> {
     }
 
     /// Checks an answer that is a `T`. The model reads the error as it reads that of an answer of another type. A panic
-    /// in `check` is such an error too. Call it after [`Call::typed`]; it may be called several times.
+    /// in `check` is such an error too. Call it after [`Call::typed`], if at all; it may be called several times.
     pub fn validated<E: Display>(mut self, check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static) -> Self
     where
         T: DeserializeOwned,
@@ -89,15 +89,14 @@ impl Agent {
     }
 }
 
-/// Adds a check of the answer to a Forward that expects a `T`.
+/// Adds a check of the answer to a Forward that expects a `T`, or any text.
 fn validate<T: DeserializeOwned, E: Display>(
     forward: &mut Forward,
     check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static,
 ) {
-    if let Some(AnswerType(inner)) = forward.answer_type.take() {
-        let check = move |value: &Value| check(&parse(value)?).map_err(|error| error.to_string());
-        forward.answer_type = Some(AnswerType(Arc::new(Validated { inner, check })));
-    }
+    let AnswerType(inner) = forward.answer_type.take().unwrap_or_else(Typed::of::<String>);
+    let check = move |value: &Value| check(&parse(value)?).map_err(|error| error.to_string());
+    forward.answer_type = Some(AnswerType(Arc::new(Box::new(Validated { inner, check }))));
 }
 
 /// A Rust type.
@@ -126,7 +125,7 @@ impl Typed {
             Some("string") if schema.get("enum").is_none() && schema.get("const").is_none() => Form::Text,
             _ => Form::Wrapped,
         };
-        AnswerType(Arc::new(Self { schema, form, check: |value| parse::<T>(value).map(drop) }))
+        AnswerType(Arc::new(Box::new(Self { schema, form, check: |value| parse::<T>(value).map(drop) })))
     }
 
     fn fit(&self, value: Value) -> Result<Arc<str>, String> {
@@ -189,7 +188,7 @@ impl CheckAnswer for Typed {
 
 /// A type with one more check of its values.
 struct Validated<F> {
-    inner: Arc<dyn CheckAnswer>,
+    inner: Arc<Box<dyn CheckAnswer>>,
     check: F,
 }
 

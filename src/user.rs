@@ -18,6 +18,7 @@ use crate::context::ChatMessage;
 use crate::delivery::{Deliver as _, Delivery, check_tokio, cooperative};
 use crate::error::CallError;
 use crate::event::Event;
+use crate::log::Log;
 use crate::message::Forward;
 use crate::name::Name;
 use crate::observers::Events;
@@ -25,7 +26,6 @@ use crate::router::Router;
 use crate::run_context::RunContext;
 use crate::scope::Scope;
 use crate::threads::waited_for;
-use crate::trace::Log;
 
 /// The number of events of a call that may wait to be read before further ones are lost.
 const EVENTS_WAITING: usize = 65_536;
@@ -121,7 +121,7 @@ impl fmt::Debug for User {
 pub struct Call<T = Arc<str>> {
     forward: Arc<Forward>,
     state: State,
-    scope: Scope,
+    pub(crate) scope: Scope,
     events: Option<Events>,
     decode: Decode<T>,
     _cancellation: DropGuard,

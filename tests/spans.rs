@@ -319,7 +319,14 @@ async fn what_is_known_of_a_request_and_of_its_server_is_in_its_span() {
     let _guard = observe(spans.clone());
     let mut usage = Usage::default();
     (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens) = (9, 8, 7, 6);
-    let pieces = ScriptedReply::from(Reply { usage: Some(usage), ..Reply::text("4 2") }).in_pieces(["4", " 2"]);
+    usage.cache_write_tokens = 1;
+    let pieces = ScriptedReply::from(Reply {
+        usage: Some(usage),
+        id: Some("r-1".into()),
+        model: Some("grok-4-0709".into()),
+        ..Reply::text("4 2")
+    })
+    .in_pieces(["4", " 2"]);
     let agent = Agent::new("a", "Work.").model("grok-4").temperature(0.5).max_output_tokens(10).role("Counts.");
     let agent = agent.reasoning(Effort::Low).extra("top_p", 0.25).extra("seed", 7).extra("stop", json!(["."]));
     let model = Known(Scripted::new().replies("a", [pieces]));
@@ -343,7 +350,10 @@ async fn what_is_known_of_a_request_and_of_its_server_is_in_its_span() {
         ("gen_ai.request.stop_sequences", r#"["."]"#),
         ("gen_ai.request.reasoning.level", "low"),
         ("gen_ai.usage.cache_read.input_tokens", "7"),
+        ("gen_ai.usage.cache_write.input_tokens", "1"),
         ("gen_ai.usage.reasoning.output_tokens", "6"),
+        ("gen_ai.response.id", "r-1"),
+        ("gen_ai.response.model", "grok-4-0709"),
         ("gen_ai.conversation.id", "talk-1"),
         ("session.id", "talk-1"),
         ("user.id", "alice"),

@@ -13,8 +13,10 @@ use crate::tool_call::ToolSpec;
 pub(super) struct Estimates {
     /// The largest output of a reply.
     largest_output: Option<u64>,
-    /// The highest ratio of input tokens to bytes.
+    /// The highest ratio of input tokens to bytes, up to one token for each.
     tokens_per_byte: Option<f64>,
+    /// The most input tokens beyond one for each byte, which a server added: results of its own tools, for example.
+    added: u64,
     /// The size of the tools that were offered last.
     tools: Option<(Arc<[ToolSpec]>, u64)>,
 }
@@ -51,8 +53,11 @@ impl Estimates {
         let input = (bytes as f64 * self.tokens_per_byte.unwrap_or(FIRST_TOKENS_PER_BYTE)) as u64;
         let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
         Estimate {
-            likely: usage(input + attached, output.min(allowed)),
-            most: usage(bytes + 4 * attached + ADDED, output.saturating_mul(MAX_OUTPUT_RATIO).min(allowed)),
+            likely: usage(input + self.added + attached, output.min(allowed)),
+            most: usage(
+                bytes + self.added + 4 * attached + ADDED,
+                output.saturating_mul(MAX_OUTPUT_RATIO).min(allowed),
+            ),
             bytes: if attached == 0 { bytes } else { 0 },
         }
     }
@@ -61,7 +66,8 @@ impl Estimates {
     pub(super) fn learn(&mut self, estimate: &Estimate, used: Usage) {
         self.largest_output = self.largest_output.max(Some(used.output_tokens));
         if estimate.bytes > 0 && used.input_tokens > 0 {
-            let ratio = used.input_tokens as f64 / estimate.bytes as f64;
+            self.added = self.added.max(used.input_tokens.saturating_sub(estimate.bytes));
+            let ratio = (used.input_tokens as f64 / estimate.bytes as f64).min(1.0);
             self.tokens_per_byte = Some(self.tokens_per_byte.map_or(ratio, |highest| highest.max(ratio)));
         }
     }

@@ -89,10 +89,12 @@ impl Amount {
     fn of(usage: Usage, price: Option<Price>) -> Self {
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         // A price for a million tokens is a price in millionths for one.
-        let cost = price.map_or(0.0, |Price { input, output, cached }| {
+        let cost = price.map_or(0.0, |Price { input, output, cached, cache_write }| {
             let from_cache = usage.cached_tokens.min(usage.input_tokens);
-            (usage.input_tokens - from_cache) as f64 * input
+            let to_cache = usage.cache_write_tokens.min(usage.input_tokens - from_cache);
+            (usage.input_tokens - from_cache - to_cache) as f64 * input
                 + from_cache as f64 * cached.unwrap_or(input)
+                + to_cache as f64 * cache_write.unwrap_or(input)
                 + usage.output_tokens as f64 * output
         });
         Self { tokens, cost: cost.ceil() as u64 }
@@ -280,7 +282,7 @@ impl Admission for Ledger {
     }
 
     fn meter(self: Arc<Self>) -> Box<dyn Meter> {
-        Box::new(LedgerMeter { ledger: self, reserved: Mutex::default(), settled: Mutex::default() })
+        Box::new(LedgerMeter { ledger: self, state: Mutex::default() })
     }
 
     fn cancelled(&self) -> Option<CallError> {
@@ -311,9 +313,15 @@ struct Reserved {
 /// The meter of one request, in all accounts of which it is a part.
 struct LedgerMeter {
     ledger: Arc<Ledger>,
-    reserved: Mutex<Vec<Reserved>>,
+    state: Mutex<MeterState>,
+}
+
+#[derive(Default)]
+struct MeterState {
+    reserved: Vec<Reserved>,
     /// The usage of the attempts before, as far as it was known.
-    settled: Mutex<Usage>,
+    settled: Usage,
+    refused: Option<CallError>,
 }
 
 impl Meter for LedgerMeter {
@@ -322,26 +330,38 @@ impl Meter for LedgerMeter {
             let mut reserved = Vec::new();
             let mut next = Some(&self.ledger);
             while let Some(ledger) = next {
-                reserved.push(ledger.reserve(request).await?);
+                match ledger.reserve(request).await {
+                    Ok(amount) => reserved.push(amount),
+                    Err(refused) => {
+                        self.state.lock().refused = Some(refused.clone());
+                        return Err(refused);
+                    }
+                }
                 next = ledger.above.as_ref();
             }
-            *self.reserved.lock() = reserved;
+            self.state.lock().reserved = reserved;
             Ok(())
         })
     }
 
+    fn refused(&self) -> Option<CallError> {
+        self.state.lock().refused.clone()
+    }
+
     fn settle(&self, used: Option<Usage>) {
-        let mut settled = self.settled.lock();
-        *settled = *settled + used.unwrap_or_default();
-        drop(settled);
-        for mut reserved in std::mem::take(&mut *self.reserved.lock()) {
-            reserved.settle(used);
-        }
+        let mut state = self.state.lock();
+        state.settled = state.settled + used.unwrap_or_default();
+        let reserved = std::mem::take(&mut state.reserved);
+        drop(state);
+        reserved.into_iter().for_each(|mut reserved| reserved.settle(used));
+    }
+
+    fn settled(&self) -> Usage {
+        self.state.lock().settled
     }
 
     fn settle_all(&self, used: Option<Usage>) {
-        let settled = *self.settled.lock();
-        self.settle(used.map(|used| used.without(settled)));
+        self.settle(used.map(|used| used.without(self.settled())));
     }
 }
 

@@ -37,7 +37,7 @@ use crate::user::{Call, Report, RunError};
 ///     .calls(2_000)
 ///     .depth(8)
 ///     .time(Duration::from_secs(600))
-///     .price("gpt-5.6", Price { input: 1.25, output: 10.0, cached: Some(0.125) })
+///     .price("gpt-5.6", Price { input: 1.25, output: 10.0, cached: Some(0.125), ..Price::default() })
 ///     .cost(2.50);
 /// # let _ = budget;
 /// ```
@@ -56,6 +56,9 @@ pub struct Price {
     pub output: f64,
     /// The price of a million input tokens that came from the server's cache. Default: as `input`.
     pub cached: Option<f64>,
+    /// The price of a million input tokens that were written to the server's cache. Default: as `input`. Anthropic
+    /// [asks](https://platform.claude.com/docs/en/build-with-claude/prompt-caching#pricing) for 1.25 times as much.
+    pub cache_write: Option<f64>,
 }
 
 impl Budget {
@@ -90,7 +93,7 @@ impl Budget {
     }
 
     /// The maximum time from the moment in which the call is sent, on tokio's clock. After it, the call and everything
-    /// below it are cancelled, and fail with [`CallError::BudgetExceeded`].
+    /// below it are cancelled, and fail with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded).
     ///
     /// Unlike `tokio::time::timeout` around a call, it keeps the log, and it ends a call that is not awaited.
     #[must_use]
@@ -122,8 +125,8 @@ impl<T> Call<T> {
     /// Limits the call and everything below it. A call below may have a budget of its own, which is a part of this one.
     ///
     /// A call that would exceed the budget is not sent, and a request to a model that would exceed it is not made: the
-    /// call fails with [`CallError::BudgetExceeded`], which the calling model reads as the output of its tool. The
-    /// whole run ends with that error when its own agent can make no request any more; [`RunError::log`] has what was
+    /// call fails with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded), which the calling model reads as
+    /// the output of its tool. The whole run ends with that error when its own agent can make no request any more; [`RunError::log`] has what was
     /// found until then. Observers see [`EventKind::Budget`](crate::EventKind::Budget) at four fifths and at the end
     /// of each limit. It has no effect once the call is sent; a second budget replaces the first.
     pub fn budget(mut self, budget: Budget) -> Self {

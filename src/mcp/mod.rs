@@ -45,6 +45,8 @@
 //! references, or that are too deep or too large, are refused. A server's requests for sampling, elicitation and roots
 //! are denied.
 //!
+//! [`ServerConfig::approved_by`] names a peer that must approve each call of a server's tools.
+//!
 //! Invisible characters are removed from descriptions, schemas, results and errors. A schema that has them in a value
 //! that is sent back to the server, such as the name of a parameter, is refused. The names of prompts and the URIs of
 //! resources, which programs send back, stay unchanged.

@@ -63,24 +63,46 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the server has refused every request as one too many for a long time; the error is that time.
-    pub(crate) async fn acquire(&self) -> Result<Permit<'_>, Duration> {
-        let mut acquiring = pin!(self.permits.acquire());
-        let permit = loop {
-            match timeout(MAX_PAUSE, acquiring.as_mut()).await {
-                // The semaphore is never closed.
-                Ok(permit) => break permit.ok(),
-                Err(_) => match self.state().refused_since.map(|since| since.elapsed()) {
-                    Some(refused) if refused >= MAX_PAUSE => return Err(refused),
-                    _ => {}
-                },
-            }
-        };
+    /// When the server has refused every request as one too many for a long time.
+    pub(crate) async fn acquire(&self) -> Result<Permit<'_>, Refusal> {
+        let permit = self.permit().await?;
         while let Some(resumes) = self.paused_until() {
             // Spread, so that the waiting requests do not all begin in the same moment.
             sleep_until(resumes + SPREAD.mul_f64(fastrand::f64())).await;
         }
         Ok(Permit { limiter: self, permit, begun: Instant::now() })
+    }
+
+    /// The same, without a wait for the end of a pause.
+    ///
+    /// # Errors
+    ///
+    /// Also during a pause.
+    pub(crate) async fn acquire_unless_paused(&self) -> Result<Permit<'_>, Refusal> {
+        self.refuse_if_paused()?;
+        let permit = self.permit().await?;
+        // A pause may have begun meanwhile. The permit is given back by its drop.
+        let permit = Permit { limiter: self, permit, begun: Instant::now() };
+        self.refuse_if_paused().map(|()| permit)
+    }
+
+    fn refuse_if_paused(&self) -> Result<(), Refusal> {
+        let left = self.paused_until().map(|resumes| resumes.duration_since(Instant::now()));
+        left.map_or(Ok(()), |left| Err(Refusal::Paused(left)))
+    }
+
+    async fn permit(&self) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
+        let mut acquiring = pin!(self.permits.acquire());
+        loop {
+            match timeout(MAX_PAUSE, acquiring.as_mut()).await {
+                // The semaphore is never closed.
+                Ok(permit) => return Ok(permit.ok()),
+                Err(_) => match self.state().refused_since.map(|since| since.elapsed()) {
+                    Some(refused) if refused >= MAX_PAUSE => return Err(Refusal::Refused(refused)),
+                    _ => {}
+                },
+            }
+        }
     }
 
     fn paused_until(&self) -> Option<Instant> {
@@ -100,6 +122,15 @@ impl Limiter {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
+}
+
+/// The reason why a request may not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The server has refused every request as one too many for this time.
+    Refused(Duration),
+    /// No request begins before this time has passed.
+    Paused(Duration),
 }
 
 /// The permission to have one request in flight. Dropping it ends that permission.

@@ -4,15 +4,16 @@
 //! [limiter](super::limiter), so that many concurrent callers cannot make an overload worse.
 
 use std::fmt;
-
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
-use super::limiter::{Limiter, MAX_PAUSE, backoff};
-use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, ProviderInfo, Request};
+use super::attempts::{falls_back, has_arrived, next_attempt, settled, sum, with_spent};
+use super::limiter::{Limiter, MAX_PAUSE, Refusal, backoff};
+use super::wrapper::ProviderWrapper;
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::reply::{Reply, StopReason, Usage};
 
 /// A provider that retries the requests of another provider if a retry may help.
@@ -22,7 +23,8 @@ use crate::reply::{Reply, StopReason, Usage};
 /// **What is retried**, at most twice unless [`retries`](Retry::retries) says otherwise: connection failures, timeouts,
 /// 408, 409, 429 and 5xx (as a status or within a stream), a stream that broke off, and (once) an empty reply. Nothing
 /// is retried if the server says `x-should-retry: false`, or if a part of the reply has arrived, because that part
-/// would be shown twice: the error then carries it as `partial`.
+/// would be shown twice: the error then carries it as `partial`. Before a [`Fallback`](super::Fallback) nothing is
+/// retried that makes it ask the other provider at once.
 ///
 /// **When**: after 0.5 s, then twice as long each time, up to 8 s, with a random reduction of up to a quarter; or at
 /// the time that the server asks for (`retry-after-ms`, `retry-after`), if that is within 120 s. If it is later, the
@@ -84,28 +86,33 @@ impl<P: Provider> Retry<P> {
         let mut spent = None;
         let mut tries = 0;
         loop {
+            let before = settled(deltas);
             let result = self.try_once(request, deltas).await;
             let error = match result {
                 Ok(reply) => return Ok(Reply { usage: sum(spent, reply.usage), ..reply }),
                 Err(error) => error,
             };
-            let Some(pause) = self.pause(&error, tries) else { return Err(final_error(error, spent)) };
+            let has_fallback = deltas.has_fallback && falls_back(&error);
+            let Some(pause) = self.pause(&error, tries).filter(|_| !has_fallback) else {
+                return Err(final_error(error, spent));
+            };
             tracing::info!(
                 agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status, ?pause,
                 "a model is asked again: {error}"
             );
             spent = sum(spent, error.usage());
-            deltas.retry(&error, pause).await.map_err(|refused| final_error(refused, spent))?;
+            next_attempt(deltas, &error, Some(pause), before).await.map_err(|refused| final_error(refused, spent))?;
             tries += 1;
             sleep(pause).await;
         }
     }
 
     async fn try_once(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
-        let permit = self.limiter.acquire().await.map_err(|refused| {
-            let message = format!("not asked: the server has refused all requests as too many for {refused:.0?}");
-            ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::RateLimited, message) }
-        })?;
+        let acquired = match deltas.has_fallback {
+            true => self.limiter.acquire_unless_paused().await,
+            false => self.limiter.acquire().await,
+        };
+        let permit = acquired.map_err(not_asked)?;
         let result = self.inner.reply(request, deltas).await;
         match &result {
             Ok(_) => permit.succeeded(),
@@ -131,6 +138,18 @@ impl<P: Provider> Retry<P> {
     }
 }
 
+/// The error of a request that was not sent.
+fn not_asked(refusal: Refusal) -> ProviderError {
+    let why = match refusal {
+        Refusal::Refused(time) => format!("the server has refused all requests as too many for {time:.0?}"),
+        Refusal::Paused(time) => format!("after too many requests, the next one may begin in {time:.0?}"),
+    };
+    let error = ProviderError::new(ProviderErrorKind::RateLimited, format!("not asked: {why}"));
+    // It has cost nothing.
+    let partial = Reply { usage: Some(Usage::default()), ..Reply::default() };
+    ProviderError { should_retry: Some(false), partial: Some(Box::new(partial)), ..error }
+}
+
 /// Returns whether the same request may succeed later.
 fn is_retryable(error: &ProviderError, tries: u32) -> bool {
     use ProviderErrorKind::*;
@@ -144,32 +163,13 @@ fn is_retryable(error: &ProviderError, tries: u32) -> bool {
     }
 }
 
-/// Returns whether a part of the reply has arrived and was shown.
-fn has_arrived(error: &ProviderError) -> bool {
-    error.partial.as_ref().is_some_and(|partial| {
-        let is_said = partial.text.is_some() || partial.refusal.is_some() || !partial.tool_calls.is_empty();
-        // After an empty reply the model may reason again.
-        is_said || partial.reasoning.is_some() && error.kind != ProviderErrorKind::EmptyResponse
-    })
-}
-
 /// The error that a call ends with, including the usage of earlier attempts.
-fn final_error(mut error: ProviderError, spent: Option<Usage>) -> ProviderError {
-    if let Some(spent) = spent {
-        let partial = error.partial.get_or_insert_default();
-        partial.usage = sum(Some(spent), partial.usage);
-    }
+fn final_error(error: ProviderError, spent: Option<Usage>) -> ProviderError {
+    let mut error = with_spent(error, spent);
     if let Some(asked) = error.retry_after.filter(|asked| *asked > MAX_PAUSE) {
         error.message = format!("{}; the server asks to wait for {asked:?}", error.message).into();
     }
     error
-}
-
-fn sum(spent: Option<Usage>, usage: Option<Usage>) -> Option<Usage> {
-    match (spent, usage) {
-        (Some(spent), Some(usage)) => Some(spent + usage),
-        (spent, usage) => spent.or(usage),
-    }
 }
 
 /// The number of retries that all calls together may make. Older calls count less and less.
@@ -205,16 +205,12 @@ impl Budget {
     }
 }
 
-impl<P: Provider> Provider for Retry<P> {
-    fn function_calling(&self, model: &str) -> Option<bool> {
-        self.inner.function_calling(model)
+impl<P: Provider> ProviderWrapper for Retry<P> {
+    fn inner(&self) -> &dyn Provider {
+        &self.inner
     }
 
-    fn info(&self) -> ProviderInfo {
-        self.inner.info()
-    }
-
-    fn reply<'a>(
+    fn ask<'a>(
         &'a self,
         request: &'a Request,
         deltas: &'a mut DeltaSink<'_>,

@@ -1,6 +1,6 @@
-//! The validation of arguments against a schema, and an example that fits a schema.
+//! The validation of arguments against a schema.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::limits;
 
@@ -34,64 +34,11 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> String {
     if place.is_empty() { error.to_string() } else { format!("{error} at `{place}`") }
 }
 
-/// The maximum depth of an example.
-const MAX_DEPTH: usize = 6;
-
-/// Returns a value that fits the schema, or nearly so. An object has its required properties, or all of them if none is
-/// required.
-pub(crate) fn example(schema: &Value) -> Value {
-    example_within(schema, schema, MAX_DEPTH)
-}
-
-fn example_within(schema: &Value, root: &Value, depth: usize) -> Value {
-    let inner = |schema: &Value| match depth {
-        0 => Value::Null,
-        _ => example_within(schema, root, depth - 1),
-    };
-    let chosen = schema.get("examples").and_then(|all| all.get(0)).or(schema.get("const")).or(schema.get("default"));
-    if let Some(value) = chosen.or(schema.get("enum").and_then(|all| all.get(0))) {
-        return value.clone();
-    }
-    if let Some(target) = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?)) {
-        return inner(target);
-    }
-    let mut choices = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema[key].as_array());
-    if let Some(choice) = choices.find_map(|all| all.iter().find(|choice| choice["type"] != "null")) {
-        return inner(choice);
-    }
-    match kind(schema) {
-        "string" => json!("text"),
-        "integer" => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
-        "number" => schema.get("minimum").cloned().unwrap_or_else(|| json!(1.5)),
-        "boolean" => json!(true),
-        "array" => schema.get("items").map_or_else(|| json!([]), |items| json!([inner(items)])),
-        "object" => Value::Object(properties(schema, inner)),
-        _ => Value::Null,
-    }
-}
-
-fn properties(schema: &Value, inner: impl Fn(&Value) -> Value) -> Map<String, Value> {
-    let Some(all) = schema["properties"].as_object() else { return Map::new() };
-    let required: Vec<&str> =
-        schema["required"].as_array().map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
-    let is_shown = |name: &str| required.is_empty() || required.contains(&name);
-    all.iter().filter(|(name, _)| is_shown(name)).map(|(name, schema)| (name.clone(), inner(schema))).collect()
-}
-
-/// Returns the first type that a schema names, or the type that its keywords imply.
-fn kind(schema: &Value) -> &str {
-    match &schema["type"] {
-        Value::String(kind) => kind,
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or("null"),
-        _ if schema["properties"].is_object() => "object",
-        _ if schema["items"].is_object() => "array",
-        _ => "string",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::example;
     use super::*;
+    use serde_json::{Map, json};
 
     #[test]
     fn an_example_fits_its_schema() {

@@ -160,16 +160,9 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The only place that reads them. A `Reply` carries neither yet.
-    fn of(_reply: &'a Reply) -> Self {
-        Self { id: None, model: None }
+    fn of(reply: &'a Reply) -> Self {
+        Self { id: reply.id.as_deref(), model: reply.model.as_deref() }
     }
-}
-
-/// The input tokens that were written to the server's cache. The only place that reads them: a `Usage` has no such count
-/// yet.
-pub(super) fn cache_writes(_usage: Usage) -> u64 {
-    0
 }
 
 impl Traced<Result<Reply, ProviderError>> for Chat {

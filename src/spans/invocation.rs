@@ -190,7 +190,7 @@ pub(super) fn record_usage(span: &Span, usage: Usage) {
     span.record("gen_ai.usage.output_tokens", count(usage.output_tokens));
     let parts = [
         ("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens),
-        ("gen_ai.usage.cache_write.input_tokens", super::chat::cache_writes(usage)),
+        ("gen_ai.usage.cache_write.input_tokens", usage.cache_write_tokens),
         ("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens),
     ];
     for (field, tokens) in parts.into_iter().filter(|(_, tokens)| *tokens > 0) {

@@ -126,7 +126,7 @@ impl Instruments {
         self.output_tokens.add(used.output_tokens, with);
         let parts = [
             (&self.cache_read, used.cached_tokens),
-            (&self.cache_write, super::chat::cache_writes(used)),
+            (&self.cache_write, used.cache_write_tokens),
             (&self.reasoning, used.reasoning_tokens),
         ];
         for (counter, tokens) in parts.into_iter().filter(|(_, tokens)| *tokens > 0) {

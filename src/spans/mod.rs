@@ -56,6 +56,10 @@ impl Spans {
 }
 
 impl Telemetry for Spans {
+    fn records_content(&self) -> bool {
+        self.records_content
+    }
+
     #[cfg(not(feature = "otel"))]
     fn place(&self, _: &Forward) {}
 

@@ -4,9 +4,10 @@
 
 use agentouto::ProviderErrorKind::*;
 use agentouto::providers::anthropic::Anthropic;
+use agentouto::tool::{self, NoArguments};
 use agentouto::{
     Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
-    Reasoning, Reply, Request, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
+    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 
@@ -135,6 +136,113 @@ async fn every_kind_of_message_has_its_wire_form() {
     assert_eq!(sent, expected);
 }
 
+/// The bodies of a run of three turns with tools, from a provider that caches.
+async fn cached_turns(agent: Agent) -> Vec<Value> {
+    let uses = |ids: &[&str]| {
+        let use_of = |id: &&str| json!({"type": "tool_use", "id": id, "name": "look", "input": {}});
+        let thought = json!({"type": "thinking", "thinking": "hm", "signature": "x"});
+        let content: Vec<_> = std::iter::once(thought).chain(ids.iter().map(use_of)).collect();
+        Answer::json(200, &json!({"content": content, "stop_reason": "tool_use"}))
+    };
+    let done = Answer::json(200, &json!({"content": [{"type": "text", "text": "done"}]}));
+    let mut server = Server::start([uses(&["1", "2"]), uses(&["3"]), uses(&["4"]), done]).await;
+    let picture = || Content::from("seen").attach(Attachment::url(AttachmentKind::Image, "https://a.b/c.png"));
+    let runtime = Runtime::builder()
+        .provider("claude", Anthropic::keyless(&server.base_url).prompt_caching(true))
+        .agent(agent)
+        .tool(tool::function("look", "Looks.", move |_: NoArguments| async move { picture() }))
+        .build()
+        .unwrap();
+    assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done");
+    let mut bodies = Vec::new();
+    for _ in 0..4 {
+        bodies.push(server.heard().await.body);
+    }
+    bodies
+}
+
+/// The paths of the objects with a mark, which is taken out.
+fn take_marks(value: &mut Value, path: &str) -> Vec<String> {
+    let mark = value.as_object_mut().and_then(|fields| fields.shift_remove("cache_control"));
+    assert!(mark.as_ref().is_none_or(|mark| *mark == json!({"type": "ephemeral"})), "{mark:?}");
+    let here = mark.map(|_| path.to_owned());
+    let below = match value {
+        Value::Object(fields) => {
+            fields.iter_mut().flat_map(|(key, value)| take_marks(value, &format!("{path}/{key}"))).collect()
+        }
+        Value::Array(items) => {
+            let items = items.iter_mut().enumerate();
+            items.flat_map(|(nth, value)| take_marks(value, &format!("{path}/{nth}"))).collect()
+        }
+        _ => Vec::new(),
+    };
+    here.into_iter().chain(below).collect()
+}
+
+#[tokio::test]
+async fn what_does_not_change_is_marked_for_the_cache_and_so_is_the_end_of_the_conversation() {
+    let mut bodies = cached_turns(Agent::new("a", "Look.")).await;
+    let last_tool = format!("/tools/{}", bodies[0]["tools"].as_array().unwrap().len() - 1);
+    let ends = [
+        vec!["/messages/0/content/0"],
+        vec!["/messages/0/content/0", "/messages/2/content/1"],
+        vec!["/messages/2/content/1", "/messages/4/content/0"],
+        vec!["/messages/4/content/0", "/messages/6/content/0"],
+    ];
+    for (body, ends) in bodies.iter_mut().zip(ends) {
+        let mut expected = vec!["/system/0", &*last_tool];
+        expected.extend(ends);
+        let mut marks = take_marks(body, "");
+        marks.sort();
+        expected.sort_unstable();
+        assert_eq!(marks, expected);
+    }
+    // Without the marks each body is the beginning of the next one.
+    let messages = |body: &Value| body["messages"].as_array().unwrap().clone();
+    for pair in bodies.windows(2) {
+        assert!(messages(&pair[1]).starts_with(&messages(&pair[0])));
+        assert_eq!((&pair[0]["system"], &pair[0]["tools"]), (&pair[1]["system"], &pair[1]["tools"]));
+    }
+    assert_eq!(messages(&bodies[0])[0]["content"], json!([{"type": "text", "text": "Go on."}]));
+    let result = &messages(&bodies[3])[6]["content"][0];
+    assert_eq!((&result["type"], &result["tool_use_id"]), (&json!("tool_result"), &json!("4")));
+}
+
+#[tokio::test]
+async fn an_agent_that_sets_marks_of_its_own_gets_no_others() {
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    let block = json!([{"type": "text", "text": "Long.", "cache_control": hour}]);
+    let marks = async |agent: Agent| cached_turns(agent).await[1].to_string().matches("cache_control").count();
+    assert_eq!(marks(Agent::new("a", "").extra("cache_control", hour.clone())).await, 1);
+    assert_eq!(marks(Agent::new("a", "").extra("cache_control", Value::Null)).await, 0);
+    assert_eq!(marks(Agent::new("a", "").extra("system", block)).await, 1);
+    assert_eq!(marks(Agent::new("a", "").extra("metadata", json!({"user_id": "7"}))).await, 4);
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_has_the_same_marks() {
+    let busy = Answer::json(529, &json!({"error": {"type": "overloaded_error", "message": "busy"}}));
+    let busy = busy.header("retry-after-ms", "1");
+    let done = Answer::json(200, &json!({"content": [{"type": "text", "text": "done"}]}));
+    let mut server = Server::start([busy.clone(), busy, done]).await;
+    let anthropic = Anthropic::keyless(&server.base_url).prompt_caching(true);
+    anthropic.reply(&hello(), &mut DeltaSink::none()).await.unwrap();
+    let first = server.heard().await.body;
+    assert_eq!(first["messages"][0]["content"][0]["cache_control"], json!({"type": "ephemeral"}));
+    assert_eq!((server.heard().await.body, server.heard().await.body), (first.clone(), first));
+}
+
+#[tokio::test]
+async fn a_conversation_that_ends_with_a_reply_is_sent_without_a_mark_there() {
+    let mut server = Server::start([Answer::json(200, &json!({"content": [{"type": "text", "text": "a"}]}))]).await;
+    let anthropic = Anthropic::keyless(&server.base_url).prompt_caching(true);
+    let thought = json!({"messages": [{"type": "thinking", "thinking": "hm", "signature": "x"}]});
+    let paused = recorded(Reply { opaque: Some(thought.into()), ..Reply::default() });
+    let asked = request(Agent::new("a", ""), "", &[ChatMessage::user("x"), paused], &[]);
+    anthropic.reply(&asked, &mut DeltaSink::none()).await.unwrap();
+    assert_eq!(take_marks(&mut server.heard().await.body, ""), [""; 0]);
+}
+
 #[tokio::test]
 async fn attachments_are_blocks() {
     use AttachmentKind::*;
@@ -222,7 +330,9 @@ async fn a_stream_becomes_a_reply_and_goes_back_as_it_came() {
         let calls: Vec<_> = reply.tool_calls.iter().map(|call| (&*call.id, &*call.arguments)).collect();
         assert_eq!(calls, [("toolu_1", r#"{"q": "x"}"#), ("toolu_1", "{}")]);
         assert_eq!(reply.stop_reason, StopReason::ToolCalls);
-        let usage = Usage { input_tokens: 42, output_tokens: 20, cached_tokens: 30, reasoning_tokens: 5 };
+        let (output_tokens, reasoning_tokens) = (20, 5);
+        let usage =
+            Usage { input_tokens: 42, output_tokens, cached_tokens: 30, cache_write_tokens: 2, reasoning_tokens };
         assert_eq!(reply.usage, Some(usage));
         let piece = |index, piece: &str| Delta::ToolCall { index, name: "search".into(), arguments: piece.into() };
         let pieces = [piece(0, ""), piece(0, r#"{"q": "x"#), piece(0, r#""}"#), piece(1, ""), piece(1, "{}")];

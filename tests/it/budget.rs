@@ -1,4 +1,5 @@
 //! Budgets: limits that a caller sets for everything below a call. Time is paused.
+#![cfg(feature = "http")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use agentouto::providers::Retry;
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::{
     Agent, BoxFuture, Budget, CallError, CallId, ChatMessage, DeltaSink, Event, EventKind, Forward, Price, Provider,
-    ProviderError, ProviderErrorKind, Reply, Request, Resource, RunError, Runtime, ToolContext,
+    ProviderError, ProviderErrorKind, Reply, Request, Resource, RunError, Runtime, ToolContext, Usage,
 };
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -43,7 +44,7 @@ async fn a_run_that_would_never_end_stops_at_each_limit_with_what_was_found() {
         (Budget::new().requests(50), exceeded(Resource::Requests, 50)),
         (Budget::new().time(Duration::from_secs(2)), exceeded(Resource::Time, 2_000)),
         (
-            Budget::new().price("m", Price { input: 1.0, output: 10.0, cached: None }).cost(0.1),
+            Budget::new().price("m", Price { input: 1.0, output: 10.0, ..Price::default() }).cost(0.1),
             exceeded(Resource::Cost, 100_000),
         ),
     ];
@@ -57,6 +58,20 @@ async fn a_run_that_would_never_end_stops_at_each_limit_with_what_was_found() {
         assert!(used.requests <= 200, "{used:?}");
         assert!(failed.log.tree().calls().len() > 10, "the log has what was done");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_read_from_a_cache_or_written_to_it_have_their_own_prices() {
+    let usage = Usage { input_tokens: 1_000, cached_tokens: 600, cache_write_tokens: 300, ..Usage::default() };
+    let model = Scripted::computed(move |_: &Request| Reply { usage: Some(usage), ..Reply::text("done") });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let cost = async |price: Price| {
+        let call = runtime.user("u").forward("a", "go").budget(Budget::new().price("", price).cost(1.0));
+        call.await.unwrap().used().unwrap().cost
+    };
+    let price = Price { input: 10.0, output: 50.0, cached: Some(1.0), cache_write: Some(12.5) };
+    assert_eq!(cost(price).await, (100.0 * 10.0 + 600.0 + 300.0 * 12.5) / 1e6);
+    assert_eq!(cost(Price { cached: None, cache_write: None, ..price }).await, 0.01);
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +247,7 @@ async fn odd_limits_are_limits() {
         assert!(matches!(failed.error, CallError::BudgetExceeded { .. }), "{budget:?}: {failed}");
     }
     let all = Budget::new().tokens(u64::MAX).requests(u64::MAX).calls(u64::MAX).depth(u64::MAX).time(Duration::MAX);
-    let all = all.cost(f64::INFINITY).price("", Price { input: f64::MAX, output: f64::INFINITY, cached: None });
+    let all = all.cost(f64::INFINITY).price("", Price { input: f64::MAX, output: f64::INFINITY, ..Price::default() });
     let runtime =
         team(Scripted::computed(|_: &Request| Reply::text("fine").usage(u64::MAX, 5)), ["a"]).build().unwrap();
     runtime.user("u").forward("a", "go").budget(all).await.unwrap();

@@ -155,6 +155,22 @@ async fn every_kind_of_message_has_its_wire_form() {
 }
 
 #[tokio::test]
+async fn gemini_3_goes_on_with_calls_that_another_model_made() {
+    let calls = vec![call("1", "search", "{}"), call("2", "search", "{}")];
+    let made = recorded(Reply { tool_calls: calls, ..Reply::default() });
+    let messages = [ChatMessage::user("go"), made, result("1", "search", "a"), result("2", "search", "b")];
+    let calls = async |model: &str| {
+        let agent = Agent::new("a", "").model(model);
+        sent(&request(agent, "", &messages, &[])).await.1["contents"][1]["parts"].take()
+    };
+    let call = json!({"functionCall": {"name": "search", "args": {}}});
+    let mut signed = call.clone();
+    signed["thoughtSignature"] = json!("skip_thought_signature_validator");
+    assert_eq!(calls("gemini-3.5-flash").await, json!([signed, call]));
+    assert_eq!(calls("gemini-2.5-flash").await, json!([call, call]));
+}
+
+#[tokio::test]
 async fn a_plain_request_has_nothing_but_its_message() {
     let (_, body) = sent(&hello()).await;
     assert_eq!(body, json!({"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}));
@@ -198,7 +214,7 @@ async fn text_thoughts_and_usage_grow_with_the_chunks() {
         "candidatesTokenCount": 3, "thoughtsTokenCount": 2, "totalTokenCount": 13,
     });
     let chunks = [first, parts(json!([{"text": "a"}, {"text": ""}])), end];
-    let usage = Usage { input_tokens: 8, output_tokens: 5, cached_tokens: 4, reasoning_tokens: 2 };
+    let usage = Usage { input_tokens: 8, output_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, ..Usage::default() };
     let expected = Reply { reasoning: Some("hm".into()), usage: Some(usage), ..Reply::text("ab") };
     assert_eq!(read(&chunks).await, expected);
     let shown = ask(events(&chunks)).await.1;

@@ -1,7 +1,9 @@
 //! Everything that is tested through the public API, in one binary.
 
+mod actors;
 mod answers;
 mod anthropic;
+mod approval;
 mod blocking;
 mod budget;
 mod cached;
@@ -9,7 +11,9 @@ mod cancellation;
 mod cassettes;
 mod chaos;
 mod encoding;
+mod fallback;
 mod faults;
+mod forbidden;
 mod google;
 mod lifetimes;
 mod multiplexing;
@@ -30,9 +34,11 @@ mod server;
 mod silent_actor;
 mod subtrees;
 mod team;
+mod testing;
 mod tidy;
 mod tools;
 #[path = "../common/trace.rs"]
 mod trace;
 mod typed;
 mod vendors;
+mod wrappers;

@@ -54,13 +54,14 @@ fn response(output: &Value) -> Value {
         "id": "resp_1", "object": "response", "status": "completed", "error": null, "incomplete_details": null,
         "output": output,
         "usage": {
-            "input_tokens": 36, "input_tokens_details": {"cached_tokens": 12},
+            "input_tokens": 36, "input_tokens_details": {"cached_tokens": 12, "cache_write_tokens": 20},
             "output_tokens": 87, "output_tokens_details": {"reasoning_tokens": 64}, "total_tokens": 123,
         },
     })
 }
 
-const USAGE: Usage = Usage { input_tokens: 36, output_tokens: 87, cached_tokens: 12, reasoning_tokens: 64 };
+const USAGE: Usage =
+    Usage { input_tokens: 36, output_tokens: 87, cached_tokens: 12, cache_write_tokens: 20, reasoning_tokens: 64 };
 
 /// A stream of these events, each with its name.
 fn events(events: &[Value]) -> String {
@@ -218,6 +219,8 @@ async fn a_whole_response_becomes_a_reply() {
         stop_reason: StopReason::ToolCalls,
         usage: Some(USAGE),
         opaque: reply.opaque.clone(),
+        id: Some("resp_1".into()),
+        model: None,
     };
     assert_eq!(reply, expected);
     assert_eq!(shown.len(), 6, "{shown:?}");

@@ -192,3 +192,104 @@ async fn a_recursive_type_is_offered_with_references_that_resolve() {
     let trees = runtime.user("u").forward("a", "?").typed::<Vec<Tree>>().await.unwrap().output;
     assert_eq!(trees[0].children[0].name, "leaf");
 }
+
+#[cfg(all(feature = "http", feature = "prompt_tools"))]
+mod formats {
+    use agentouto::Provider;
+    use agentouto::providers::anthropic::Anthropic;
+    use agentouto::providers::google::Google;
+    use agentouto::providers::openai::OpenAi;
+    use agentouto::providers::openai_responses::OpenAiResponses;
+    use agentouto::providers::prompt_tools::PromptTools;
+
+    use super::*;
+    use crate::server::{Answer, Server};
+
+    /// A model that is wrong twice: `reply` writes its arguments of `finish` in a wire format.
+    async fn check<P: Provider>(provider: impl Fn(&str) -> P, reply: impl Fn(&Value) -> Value) {
+        let arguments = [json!({"score": 7}), json!({"score": -1, "reasons": []}), verdict()];
+        let mut server = Server::start(arguments.map(|arguments| Answer::json(200, &reply(&arguments)))).await;
+        let runtime = team(provider(&server.base_url), ["judge"]).build().unwrap();
+        let report = runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap();
+        assert_eq!(report.output, expected());
+        let [first, second, third] =
+            [server.heard().await, server.heard().await, server.heard().await].map(|heard| heard.body.to_string());
+        assert!(first.contains("reasons") && first.contains("score"), "the schema is offered: {first}");
+        assert!(second.contains("missing field `reasons`"), "{second}");
+        assert!(third.contains("invalid value: integer `-1`, expected u8"), "{third}");
+    }
+
+    fn chat(content: &Value) -> Value {
+        json!({"choices": [{"message": content, "finish_reason": "stop"}]})
+    }
+
+    #[tokio::test]
+    async fn chat_completions() {
+        check(
+            |url| OpenAi::keyless(url).retries(0),
+            |arguments| {
+                let function = json!({"name": "finish", "arguments": arguments.to_string()});
+                chat(&json!({"tool_calls": [{"id": "c", "type": "function", "function": function}]}))
+            },
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn responses() {
+        check(
+            |url| OpenAiResponses::keyless(url).retries(0),
+            |arguments| {
+                json!({"status": "completed", "output": [
+                    {"type": "function_call", "id": "f", "call_id": "c", "name": "finish", "arguments": arguments.to_string()},
+                ]})
+            },
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn messages() {
+        check(
+            |url| Anthropic::keyless(url).retries(0),
+            |arguments| {
+                let call = json!({"type": "tool_use", "id": "c", "name": "finish", "input": arguments});
+                json!({"content": [call], "stop_reason": "tool_use"})
+            },
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn generated_content() {
+        check(
+            |url| Google::keyless(url).retries(0),
+            |arguments| {
+                let call = json!({"functionCall": {"name": "finish", "args": arguments}});
+                json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}]})
+            },
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn prompt_tools() {
+        check(
+            |url| PromptTools::around(OpenAi::keyless(url).retries(0)),
+            |arguments| {
+                let written =
+                    format!("<tool_call>\n<name>finish</name>\n<arguments>{arguments}</arguments>\n</tool_call>");
+                chat(&json!({"content": written}))
+            },
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_is_validated_without_a_type() {
+    let runtime = judge([Reply::text("no"), Reply::finish("yes, because")]);
+    let because = |answer: &Arc<str>| if answer.contains("because") { Ok(()) } else { Err("say why") };
+    let report = runtime.user("u").forward("judge", "?").validated(because).await.unwrap();
+    assert_eq!(&*report.output, "yes, because");
+}

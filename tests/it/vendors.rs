@@ -10,7 +10,7 @@ use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
     Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
-    Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
+    ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -658,4 +658,106 @@ async fn a_key_that_is_wrong_is_told_so_whatever_the_status() {
     let google = Google::new(KEY).base_url(&server.base_url).retries(0);
     let error = google.reply(&hello(), &mut DeltaSink::none()).await.unwrap_err();
     assert_eq!(error.kind, Authentication);
+}
+
+#[tokio::test]
+async fn a_reply_has_the_servers_id_and_the_name_of_its_model() {
+    let identified = |wire: Wire, mut body: Value| {
+        let (id, model) = if wire == Gemini { ("responseId", "modelVersion") } else { ("id", "model") };
+        (body[id], body[model]) = (json!("reply-1"), json!("model-2"));
+        body
+    };
+    let ask = async |wire: Wire, answer: Answer, is_observed: bool| {
+        let server = Server::start([answer]).await;
+        let mut observer = |_| {};
+        let mut deltas = if is_observed { DeltaSink::to(&mut observer) } else { DeltaSink::none() };
+        provider(wire, &server.base_url).reply(&hello(), &mut deltas).await
+    };
+    let of = |reply: &Reply| (reply.id.as_deref().map(str::to_owned), reply.model.as_deref().map(str::to_owned));
+    let known = (Some("reply-1".to_owned()), Some("model-2".to_owned()));
+    for wire in WIRES {
+        let whole = identified(wire, answer(wire, None));
+        let reply = ask(wire, Answer::json(200, &whole), false).await.unwrap();
+        assert_eq!(of(&reply), known, "{wire:?}");
+        assert_eq!(serde_json::from_value::<Reply>(serde_json::to_value(&reply).unwrap()).unwrap(), reply);
+        // A server that gives something else gives nothing.
+        let mut odd = whole.clone();
+        ["id", "model", "responseId", "modelVersion"].iter().for_each(|key| odd[*key] = json!(7));
+        assert_eq!(of(&ask(wire, Answer::json(200, &odd), false).await.unwrap()), (None, None), "{wire:?}");
+        // The stream breaks off after its beginning.
+        let event = match wire {
+            Chat => identified(wire, json!({"choices": [{"delta": {"content": "a"}}]})),
+            Responses => json!({"type": "response.created", "response": identified(wire, json!({}))}),
+            Messages => json!({"type": "message_start", "message": identified(wire, json!({"content": []}))}),
+            Gemini => identified(wire, json!({"candidates": [{"content": {"parts": [{"text": "a"}]}}]})),
+        };
+        let more = match wire {
+            Responses => "data: {\"type\":\"response.output_text.delta\",\"item_id\":\"i\",\"delta\":\"a\"}\n\n",
+            _ => "",
+        };
+        let cut = Answer::events(format!("data: {event}\n\n{more}")).then_cut();
+        let error = ask(wire, cut, true).await.unwrap_err();
+        assert_eq!(of(&error.partial.unwrap()), known, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
+    let foreign = "of-the-first-vendor";
+    for first in WIRES {
+        let mut call = answer(first, Some("look"));
+        match first {
+            Chat => {
+                call["choices"][0]["message"]["tool_calls"][0]["extra_content"] = json!({"google": foreign});
+                call["choices"][0]["message"]["reasoning_content"] = json!(foreign);
+            }
+            Responses => call["output"][0]["encrypted_content"] = json!(foreign),
+            Messages => call["content"][0]["signature"] = json!(foreign),
+            Gemini => call["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = json!(foreign),
+        }
+        for second in WIRES.into_iter().filter(|second| *second != first) {
+            let busy = Answer::json(503, &json!({"error": {"message": "busy"}}));
+            let one = Server::start([Answer::json(200, &call), busy]).await;
+            let mut other = Server::start([Answer::json(200, &answer(second, None))]).await;
+            let both = provider(first, &one.base_url).or(provider(second, &other.base_url));
+            let runtime = Runtime::builder()
+                .provider("both", both)
+                .agent(Agent::new("a", "Look.").model("m"))
+                .tool(tool::function("look", "Looks.", |_: NoArguments| async { "seen" }))
+                .build()
+                .unwrap();
+            assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done", "{first:?}, then {second:?}");
+            let body = other.heard().await.body.to_string();
+            assert!(body.contains("seen") && !body.contains(foreign), "{first:?}, then {second:?}: {body}");
+        }
+    }
+}
+
+#[cfg(feature = "prompt_tools")]
+#[tokio::test]
+async fn observers_see_the_body_of_each_attempt_if_content_is_recorded() {
+    for (wire, records) in WIRES.into_iter().flat_map(|wire| [(wire, true), (wire, false)]) {
+        let refused = Answer::json(400, &json!({"error": {"message": "this model does not support tools"}}));
+        let mut server = Server::start([refused, Answer::json(200, &answer(wire, None))]).await;
+        // The first attempt offers tools, the second one has them in the text.
+        let model: Box<dyn Provider> = match wire {
+            Chat => Box::new(OpenAi::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Responses => Box::new(OpenAiResponses::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Messages => Box::new(Anthropic::new(KEY).base_url(&server.base_url).function_calling(true)),
+            Gemini => Box::new(Google::new(KEY).base_url(&server.base_url).function_calling(true)),
+        };
+        let builder = Runtime::builder().provider("p", model.prompt_tools()).agent(Agent::new("a", "Be brief."));
+        let runtime = if records { builder.record_content() } else { builder }.build().unwrap();
+        let mut call = runtime.user("u").forward("a", "hello");
+        let mut sent = Vec::new();
+        while let Some(event) = call.next_event().await {
+            if let agentouto::EventKind::ModelSent { body } = event.kind {
+                assert!(!body.contains(KEY));
+                sent.push(serde_json::from_str::<Value>(&body).unwrap());
+            }
+        }
+        assert_eq!(&*call.await.unwrap().output, "done", "{wire:?}");
+        let heard = [server.heard().await.body, server.heard().await.body];
+        assert_eq!(sent, if records { heard.to_vec() } else { Vec::new() }, "{wire:?}");
+    }
 }

@@ -5,6 +5,7 @@
 #![cfg(feature = "mcp-client")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
+mod approval;
 mod canary;
 #[path = "../common/child.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

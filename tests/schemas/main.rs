@@ -12,7 +12,10 @@ mod vendor;
 #[path = "../common/wire.rs"]
 mod wire;
 
+use std::sync::Arc;
+
 use agentouto::DeltaSink;
+use agentouto::providers::anthropic::Anthropic;
 use serde_json::{Value, json};
 
 use self::capture::Capture;
@@ -73,7 +76,11 @@ async fn conforms(wire: Wire) {
 /// The body that is sent for a feature.
 async fn sent(wire: Wire, feature: &Feature, is_streamed: bool) -> Value {
     let mut capture = Capture::start(json!({})).await;
-    let provider = provider(wire, &capture.address);
+    let provider = match (wire, is_streamed) {
+        // Prompts are cached in one of the two.
+        (Wire::Messages, true) => Arc::new(Anthropic::keyless(&capture.address).prompt_caching(true)),
+        _ => provider(wire, &capture.address),
+    };
     let mut observer = |_| {};
     let mut deltas = if is_streamed { DeltaSink::to(&mut observer) } else { DeltaSink::none() };
     // Whatever the provider makes of an empty answer, it has sent its request.

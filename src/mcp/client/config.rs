@@ -1,8 +1,10 @@
 //! The configuration of a server: its command or address, its timeouts and its limits.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
@@ -10,6 +12,9 @@ use url::Url;
 use crate::mcp::client::catalogue::{OnChange, Selection};
 use crate::mcp::client::redaction::Redaction;
 use crate::mcp::client::visible::quoted;
+use crate::name::Name;
+use crate::tool_interface::Tool;
+use crate::tools::ToolExt as _;
 
 /// An MCP server that a client connects to: a command that uses its standard input and output, or an address.
 ///
@@ -57,6 +62,29 @@ pub(crate) struct Settings {
     pub(crate) max_message_bytes: usize,
     pub(crate) on_change: OnChange,
     pub(crate) tools: Selection,
+    pub(crate) approval: ApprovalPolicy,
+}
+
+/// The peer that approves calls of a server's tools, if any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ApprovalPolicy {
+    by: Option<Name>,
+    within: Option<Duration>,
+    /// The tools that need no approval, by the server's names.
+    without: BTreeSet<String>,
+}
+
+impl ApprovalPolicy {
+    /// Returns a tool of the server as it is offered: with the question, if its calls need approval. `name` is the
+    /// server's name for it.
+    pub(crate) fn around(&self, name: &str, tool: impl Tool) -> Arc<dyn Tool> {
+        let Some(by) = self.by.clone().filter(|_| !self.without.contains(name)) else { return Arc::new(tool) };
+        let approved = tool.approved_by(by);
+        Arc::new(match self.within {
+            Some(limit) => approved.within(limit),
+            None => approved,
+        })
+    }
 }
 
 impl Default for Settings {
@@ -69,6 +97,7 @@ impl Default for Settings {
             max_message_bytes: 16 * 1024 * 1024,
             on_change: OnChange::default(),
             tools: Selection::default(),
+            approval: ApprovalPolicy::default(),
         }
     }
 }
@@ -176,6 +205,32 @@ impl ServerConfig {
     /// Does not offer these tools, by the server's names. Default: none is left out.
     pub fn without<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.settings.tools.without.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Asks a peer before each call of a tool of this server: a person, an actor or an agent, see
+    /// [`Approved`](crate::tools::Approved). Default: no tool needs approval.
+    ///
+    /// The arguments must fit the tool's schema before the peer is asked. The tools are checked again when they run: a
+    /// tool whose definition has changed while the peer was thinking does not run. The timeouts of the server do not
+    /// include the time of the peer.
+    pub fn approved_by(mut self, peer: impl Into<Name>) -> Self {
+        self.settings.approval.by = Some(peer.into());
+        self
+    }
+
+    /// Sets the time for the answer of the peer that [approves](Self::approved_by). Then the call is refused. Default:
+    /// no limit.
+    pub fn approval_within(mut self, limit: Duration) -> Self {
+        self.settings.approval.within = Some(limit);
+        self
+    }
+
+    /// Runs these tools without [approval](Self::approved_by), by the server's names. Further calls add more tools.
+    /// Default: none. A name that the server does not have has no effect, so a tool whose name is misspelled here, and
+    /// one that the server adds later, needs approval.
+    pub fn without_approval<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.settings.approval.without.extend(tools.into_iter().map(Into::into));
         self
     }
 

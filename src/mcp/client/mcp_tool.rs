@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
+use serde_json::Value;
 
 use crate::content::Content;
 use crate::mcp::client::definition::Definition;
@@ -34,6 +35,20 @@ impl Tool for McpTool {
 
     fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(self.run(arguments, context))
+    }
+
+    /// Checks the arguments by the schema, as far as it can be compiled, or else that no required one is missing. Only
+    /// [`Approved`](crate::tools::Approved) asks for it: in a call, the server checks its own arguments.
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        #[cfg(feature = "prompt_tools")]
+        if let Some(schema) = crate::schema::Schema::new(&self.definition.parameters) {
+            return schema.problem(&Value::Object(arguments.clone())).map_or(Ok(()), |problem| Err(problem.into()));
+        }
+        let required = self.definition.parameters["required"].as_array().into_iter().flatten();
+        match required.filter_map(Value::as_str).find(|name| !arguments.contains_key(*name)) {
+            Some(missing) => Err(format!("missing required argument `{missing}`").into()),
+            None => Ok(()),
+        }
     }
 }
 

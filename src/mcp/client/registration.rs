@@ -101,7 +101,9 @@ impl Registration {
             match name {
                 Ok(name) => {
                     let fingerprint = definition.fingerprint.clone();
-                    let tool: Arc<dyn Tool> = Arc::new(McpTool { name: Arc::clone(&name), supervisor, definition });
+                    let (server, of_server) = (Arc::clone(&supervisor), Arc::clone(&definition.tool));
+                    let tool = McpTool { name: Arc::clone(&name), supervisor, definition };
+                    let tool = server.server.settings.approval.around(&of_server, tool);
                     joining.push(Arc::clone(&tool));
                     has.push(RegisteredTool { name, fingerprint, tool });
                 }

@@ -38,6 +38,7 @@ impl ProgressText {
                     None => format!("{who}: {message}"),
                 }
             }
+            EventKind::ToolApproval(approval) => format!("{} has decided on {}", approval.by, approval.tool),
             EventKind::ToolEnd { name, error: None, .. } => format!("{who} has used {name}"),
             EventKind::ToolEnd { name, error: Some(_), .. } => format!("{who} has used {name}, which failed"),
             EventKind::ToolRefused { call, .. } => format!("{who} cannot use {}", call.name),

@@ -14,7 +14,7 @@ use super::OPAQUE;
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
-use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, lenient, owned};
 use crate::reply::{StopReason, Usage};
 
 /// A complete message, or an error in place of it.
@@ -27,6 +27,10 @@ struct Message<'a> {
     #[serde(borrow)]
     stop_details: Option<StopDetails<'a>>,
     usage: Option<TokenCounts>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    id: Option<Str<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    model: Option<Str<'a>>,
     error: Option<Value>,
 }
 
@@ -57,6 +61,10 @@ struct StreamEvent<'a> {
 #[derive(Debug, Deserialize)]
 struct Begun<'a> {
     usage: Option<TokenCounts>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    id: Option<Str<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    model: Option<Str<'a>>,
     #[serde(borrow)]
     content: Option<Vec<&'a RawValue>>,
 }
@@ -146,6 +154,7 @@ impl wire_format::Decoder for Decoder {
         if let Some(error) = message.error {
             return Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error }))));
         }
+        builder.identify(message.id.as_deref(), message.model.as_deref());
         if let Some(content) = message.content {
             builder.begin();
             for (block, index) in content.into_iter().zip(0..) {
@@ -174,7 +183,8 @@ impl wire_format::Decoder for Decoder {
         match kind.as_deref().unwrap_or(event.name) {
             "message_start" => {
                 builder.begin();
-                if let Some(Begun { usage, content }) = message {
+                if let Some(Begun { usage, id, model, content }) = message {
+                    builder.identify(id.as_deref(), model.as_deref());
                     self.used(usage, builder);
                     for (block, index) in content.into_iter().flatten().zip(0..) {
                         self.block(index, block, builder)?;
@@ -288,12 +298,15 @@ impl Decoder {
         latest(&mut known.cache_creation_input_tokens, told.cache_creation_input_tokens);
         latest(&mut known.cache_read_input_tokens, told.cache_read_input_tokens);
         latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
-        let cached = known.cache_read_input_tokens.count();
-        let beside = cached.saturating_add(known.cache_creation_input_tokens.count());
+        // The input tokens are only those after the last breakpoint:
+        // https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+        let (cached, written) = (known.cache_read_input_tokens.count(), known.cache_creation_input_tokens.count());
+        let beside = cached.saturating_add(written);
         builder.set_usage(Usage {
             input_tokens: known.input_tokens.count().saturating_add(beside),
             output_tokens: known.output_tokens.count(),
             cached_tokens: cached,
+            cache_write_tokens: written,
             reasoning_tokens: known.output_tokens_details.thinking_tokens.count(),
         });
     }

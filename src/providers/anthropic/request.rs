@@ -10,13 +10,14 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::OPAQUE;
+use super::{OPAQUE, PromptCaching};
 use crate::agent::{Effort, Reasoning};
 use crate::content::{Attachment, AttachmentKind, AttachmentSource, Content};
 use crate::context::{ChatMessage, Context};
 use crate::provider::Request;
 use crate::providers::http::client::ResponseMode;
 use crate::providers::http::encode::{self, MessageList, RequestFields, json_object_or_empty, with_attached};
+use crate::providers::http::wire_format::CacheMark;
 use crate::providers::models::{self, ClaudeThinking};
 use crate::providers::offer::{self, OfferedTool, References};
 use crate::tool_call::{ToolCall, ToolOutput, ToolSpec};
@@ -25,6 +26,7 @@ use crate::tool_call::{ToolCall, ToolOutput, ToolSpec};
 pub(super) fn fields(
     request: &Request,
     expect: ResponseMode,
+    caching: PromptCaching,
     fields: &mut RequestFields<'_>,
 ) -> serde_json::Result<()> {
     let Request { agent, context, tools, .. } = request;
@@ -53,23 +55,57 @@ pub(super) fn fields(
     let has_temperature = family.has_temperature && reasoning.is_none();
     fields.set("model", Some(&agent.model).filter(|model| !model.is_empty()))?;
     fields.set("max_tokens", Some(limit))?;
-    fields.set("system", Some(context.system()).filter(|system| !system.is_empty()))?;
-    fields.set("tools", (!tools.is_empty()).then_some(Tools(tools)))?;
+    fields.set("system", Some(System { text: context.system(), caching }).filter(|system| !system.text.is_empty()))?;
+    fields.set("tools", (!tools.is_empty()).then_some(Tools { tools, caching }))?;
     fields.set("thinking", thinking)?;
     fields.set("output_config", effort.map(|effort| OutputConfig { effort }))?;
     fields.set("temperature", agent.temperature.filter(|_| has_temperature))?;
     fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
-/// Writes the messages after the first `encoded`. The results of one turn are one message.
-pub(super) fn messages(context: &Context, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
+/// Returns whether this request gets marks. If the agent sets marks of its own, there are no others: the API takes four.
+pub(super) fn caching(request: &Request, profile: PromptCaching) -> PromptCaching {
+    fn has_mark(value: &Value) -> bool {
+        match value {
+            Value::Object(fields) => fields.iter().any(|(key, value)| key == CACHE_CONTROL || has_mark(value)),
+            Value::Array(items) => items.iter().any(has_mark),
+            _ => false,
+        }
+    }
+    let extra = &request.agent.extra;
+    let is_set = extra.contains_key(CACHE_CONTROL) || extra.values().any(has_mark);
+    if is_set { PromptCaching::Off } else { profile }
+}
+
+/// The mark of the last message. Only a message of the user gets one: the last block of a reply may be a thought, which
+/// [takes none](https://platform.claude.com/docs/en/build-with-claude/prompt-caching#what-cannot-be-cached).
+pub(super) fn cache_mark(context: &Context, caching: PromptCaching) -> Option<CacheMark> {
+    let is_of_user = !matches!(context.messages().next_back()?, ChatMessage::Assistant { .. });
+    let mark = CacheMark { text: ",\"cache_control\":{\"type\":\"ephemeral\"}", end: "}]}" };
+    (is_of_user && caching == PromptCaching::On).then_some(mark)
+}
+
+/// Writes the messages after the first `encoded`. The results of one turn are one message. With caching, each content is
+/// a list of blocks, of which the last one may be marked.
+pub(super) fn messages(
+    context: &Context,
+    encoded: usize,
+    caching: PromptCaching,
+    list: &mut MessageList<'_>,
+) -> serde_json::Result<()> {
     let mut results = Vec::new();
     for message in context.messages().skip(encoded) {
         if !results.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
             list.push(&Message { role: "user", content: Blocks::List(std::mem::take(&mut results)) })?;
         }
         match message {
-            ChatMessage::User(content) => list.push(&Message { role: "user", content: Blocks::of(content) })?,
+            ChatMessage::User(content) => {
+                let content = match caching {
+                    PromptCaching::On => Blocks::List(Blocks::of(content).into_list()),
+                    PromptCaching::Off => Blocks::of(content),
+                };
+                list.push(&Message { role: "user", content })?;
+            }
             ChatMessage::Assistant { text, attachments, tool_calls, opaque, .. } => {
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let content = match kept {
@@ -144,13 +180,53 @@ enum Thinking {
     Disabled,
 }
 
-struct Tools<'a>(&'a [ToolSpec]);
+/// A mark up to which the server caches.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum CacheControl {
+    Ephemeral,
+}
+
+impl CacheControl {
+    fn of(caching: PromptCaching) -> Option<Self> {
+        (caching == PromptCaching::On).then_some(Self::Ephemeral)
+    }
+}
+
+const CACHE_CONTROL: &str = "cache_control";
+
+struct System<'a> {
+    text: &'a str,
+    caching: PromptCaching,
+}
+
+impl Serialize for System<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "type", rename = "text")]
+        struct Text<'a> {
+            text: &'a str,
+            cache_control: CacheControl,
+        }
+        match CacheControl::of(self.caching) {
+            Some(cache_control) => [Text { text: self.text, cache_control }].serialize(serializer),
+            None => serializer.serialize_str(self.text),
+        }
+    }
+}
+
+struct Tools<'a> {
+    tools: &'a [ToolSpec],
+    caching: PromptCaching,
+}
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|tool| {
+        let last = self.tools.len() - 1;
+        serializer.collect_seq(self.tools.iter().enumerate().map(|(nth, tool)| {
             let OfferedTool { name, description, parameters } = OfferedTool::new(tool, References::Kept);
-            Tool { name, description, input_schema: parameters }
+            let cache_control = CacheControl::of(self.caching).filter(|_| nth == last);
+            Tool { name, description, input_schema: parameters, cache_control }
         }))
     }
 }
@@ -160,6 +236,8 @@ struct Tool<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     input_schema: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -182,6 +260,13 @@ impl<'a> Blocks<'a> {
         }
         let text = Some(&*content.text).filter(|text| !text.trim().is_empty()).map(Block::text);
         Self::List(content.attachments.iter().map(Block::attachment).chain(text).collect())
+    }
+
+    fn into_list(self) -> Vec<Block<'a>> {
+        match self {
+            Self::Text(text) => vec![Block::text(text)],
+            Self::List(blocks) => blocks,
+        }
     }
 }
 

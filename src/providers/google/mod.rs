@@ -41,8 +41,8 @@ use crate::providers::http::wire_format::{Vendor, WireFormat};
 /// **Reasoning** is sent back to the server as its [thought
 /// signatures](https://ai.google.dev/gemini-api/docs/thought-signatures), each in its part of the reply; so are the
 /// parts of tools that the server runs itself. The thoughts themselves are sent back only if they are signed. Tool
-/// calls that another provider made have no signatures. Google requires none in a [`history`](crate::Forward::history),
-/// but Gemini 3 refuses to continue a call whose provider was changed in the middle.
+/// calls that another provider made have no signatures. From Gemini 3 on, which requires one, they get the [signature
+/// that is not validated](https://ai.google.dev/gemini-api/docs/thought-signatures#faqs).
 pub type Google = Api<GenerateContent>;
 
 /// The wire format of [`Google`].

@@ -15,7 +15,7 @@ use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
-use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, owned};
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, lenient, owned};
 use crate::reply::{StopReason, Usage};
 
 /// A response, a chunk of one, or an error in place of it.
@@ -27,6 +27,10 @@ struct Response<'a> {
     #[serde(borrow)]
     prompt_feedback: Option<PromptFeedback<'a>>,
     usage_metadata: Option<TokenCounts>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    response_id: Option<Str<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    model_version: Option<Str<'a>>,
     error: Option<Value>,
 }
 
@@ -152,7 +156,8 @@ impl wire_format::Decoder for Decoder {
 impl Decoder {
     /// Reads a response, or one more chunk of it.
     fn take(&mut self, response: Response<'_>, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
-        let Response { candidates, prompt_feedback, usage_metadata, error } = response;
+        let Response { candidates, prompt_feedback, usage_metadata, response_id, model_version, error } = response;
+        builder.identify(response_id.as_deref(), model_version.as_deref());
         if let Some(usage) = usage_metadata.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
@@ -295,6 +300,8 @@ impl From<TokenCounts> for Option<Usage> {
             input_tokens: prompt.count().saturating_add(tool_use.count()),
             output_tokens: candidates.count().saturating_add(thoughts.count()),
             cached_tokens: cached.count(),
+            // Written caches are not reported: https://ai.google.dev/api/generate-content#UsageMetadata
+            cache_write_tokens: 0,
             reasoning_tokens: thoughts.count(),
         })
     }

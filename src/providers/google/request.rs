@@ -36,8 +36,9 @@ pub(super) fn fields(request: &Request, fields: &mut RequestFields<'_>) -> serde
 /// Writes the messages after the first `encoded`. The results of one turn are one message.
 pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList<'_>) -> serde_json::Result<()> {
     let context = &request.context;
-    // From Gemini 3 on, a result contains its attachments.
+    // From Gemini 3 on, a result contains its attachments, and calls must be signed.
     let is_within = matches!(models::gemini(&request.agent.model), Gemini::Level { .. });
+    let signature = is_within.then_some(NO_SIGNATURE);
     let mut results = Results::default();
     for message in context.messages().skip(encoded) {
         if !matches!(message, ChatMessage::Tool { .. }) {
@@ -49,7 +50,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList
                 let kept = opaque.as_ref().and_then(|opaque| opaque.get(OPAQUE)?.as_array());
                 let parts = match kept {
                     Some(kept) => kept.iter().map(Part::Kept).collect(),
-                    None => assistant_parts(text.as_deref(), attachments, tool_calls)?,
+                    None => assistant_parts(text.as_deref(), attachments, tool_calls, signature)?,
                 };
                 results.calls = kept.map(|kept| calls(kept).collect()).unwrap_or_default();
                 // The API refuses a message without parts.
@@ -68,11 +69,18 @@ fn assistant_parts<'a>(
     text: Option<&'a str>,
     attachments: &'a [Attachment],
     calls: &'a [ToolCall],
+    mut signature: Option<&'static str>,
 ) -> serde_json::Result<Vec<Part<'a>>> {
     let text = text.filter(|text| !text.is_empty()).map(|text| Ok(Part::text(text)));
     let attached = attachments.iter().map(|attachment| Ok(Part::attachment(attachment)));
-    text.into_iter().chain(attached).chain(calls.iter().map(Part::call)).collect()
+    // Only the first call of a reply is signed.
+    let calls = calls.iter().map(|call| Part::call(call, signature.take()));
+    text.into_iter().chain(attached).chain(calls).collect()
 }
+
+/// The signature of a call that another model made, which is not
+/// [validated](https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). A call without a signature is refused.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The ids and names of the tool calls among the parts of a reply, as the server gave them; those of the context may
 /// differ.
@@ -223,7 +231,16 @@ enum Part<'a> {
     FunctionCall(FunctionCall<'a>),
     FunctionResponse(FunctionResponse<'a>),
     #[serde(untagged)]
+    Signed(SignedCall<'a>),
+    #[serde(untagged)]
     Kept(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SignedCall<'a> {
+    function_call: FunctionCall<'a>,
+    thought_signature: &'static str,
 }
 
 #[derive(Serialize)]
@@ -278,9 +295,13 @@ impl<'a> Part<'a> {
         text.into_iter().chain(content.attachments.iter().map(Self::attachment)).collect()
     }
 
-    fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
+    fn call(call: &'a ToolCall, signature: Option<&'static str>) -> serde_json::Result<Self> {
         let args = json_object_or_empty(&call.arguments)?;
-        Ok(Self::FunctionCall(FunctionCall { name: offer::name(&call.name), args }))
+        let function_call = FunctionCall { name: offer::name(&call.name), args };
+        Ok(match signature {
+            Some(thought_signature) => Self::Signed(SignedCall { function_call, thought_signature }),
+            None => Self::FunctionCall(function_call),
+        })
     }
 
     fn attachment(attachment: &'a Attachment) -> Self {

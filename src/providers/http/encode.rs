@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::client::ResponseMode;
-use super::wire_format::WireFormat;
+use super::wire_format::{CacheMark, WireFormat};
 use crate::content::{Attachment, AttachmentSource};
 use crate::provider::{ProviderError, ProviderErrorKind, Request};
 
@@ -29,22 +29,25 @@ pub(crate) fn encode<W: WireFormat>(
 
 fn write<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Profile) -> serde_json::Result<Bytes> {
     let context = &request.context;
-    let kept = context.memo.take::<Encoded<W>>().filter(|kept| kept.expect == expect);
-    let (mut out, encoded) = match kept {
+    let kept = context.memo.take::<Encoded<W>>().filter(|kept| kept.expect == expect && kept.profile == profile);
+    let (mut out, encoded, mut marked) = match kept {
         Some(kept) => {
             // The bytes are not shared any more, unless an earlier request is still in flight.
             let mut out = kept.body.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
             out.truncate(out.len() - END.len());
-            (out, kept.messages)
+            (out, kept.messages, kept.marked)
         }
-        None => (head::<W>(request, expect, profile)?, 0),
+        None => (head::<W>(request, expect, profile)?, 0, Marked::default()),
     };
     let mut list = MessageList { has_items: !out.ends_with(b"["), out: &mut out };
     W::messages(request, encoded, profile, &mut list)?;
+    let messages = context.messages().count();
+    if let Some(mark) = W::cache_mark(request, profile).filter(|_| messages > encoded) {
+        marked.mark_end(mark, &mut out);
+    }
     out.put_slice(END);
     let body = out.freeze();
-    let messages = context.messages().count();
-    context.memo.put(Encoded::<W> { expect, body: body.clone(), messages, format: std::marker::PhantomData });
+    context.memo.put(Encoded::<W> { expect, profile, body: body.clone(), messages, marked });
     Ok(body)
 }
 
@@ -66,12 +69,41 @@ fn head<W: WireFormat>(request: &Request, expect: ResponseMode, profile: W::Prof
 const END: &[u8] = b"]}";
 
 /// The encoded body, kept in the context until the next turn.
-struct Encoded<W> {
+struct Encoded<W: WireFormat> {
     expect: ResponseMode,
+    profile: W::Profile,
     body: Bytes,
     /// The number of the context's messages that are in it.
     messages: usize,
-    format: std::marker::PhantomData<fn() -> W>,
+    marked: Marked,
+}
+
+/// The places of the cache marks among the messages: the end of the request before, and that of the latest one.
+///
+/// The server reads from its cache what an earlier request has written there. It looks for that only at marks, and at a
+/// few blocks before them, so the mark of the request before stays.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marked {
+    before: Option<usize>,
+    latest: Option<usize>,
+}
+
+impl Marked {
+    /// Marks the last message. The mark before the last one is taken out, which moves only the bytes of two turns.
+    fn mark_end(&mut self, CacheMark { text, end }: CacheMark, out: &mut BytesMut) {
+        if !out.ends_with(end.as_bytes()) {
+            return;
+        }
+        if let Some(oldest) = self.before {
+            out.copy_within(oldest + text.len().., oldest);
+            out.truncate(out.len() - text.len());
+            self.latest = self.latest.map(|latest| latest - text.len());
+        }
+        out.truncate(out.len() - end.len());
+        *self = Self { before: self.latest, latest: Some(out.len()) };
+        out.put_slice(text.as_bytes());
+        out.put_slice(end.as_bytes());
+    }
 }
 
 /// The fields before the messages. Each is merged with the agent's `extra` of the same name.

@@ -11,6 +11,7 @@ use super::api::Streaming;
 use super::client::{HttpClient, Response, ResponseMode};
 use super::encode;
 use super::error_body::ErrorBody;
+use super::forbidden;
 use super::reply_builder::ReplyBuilder;
 use super::sse;
 use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
@@ -32,6 +33,7 @@ pub(crate) struct Endpoint<W: WireFormat> {
 
 impl<W: WireFormat> Endpoint<W> {
     async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
+        forbidden::check()?;
         let expect = match self.streaming {
             Streaming::WhenObserved if deltas.is_observed() => ResponseMode::EventStream,
             Streaming::Always => ResponseMode::EventStream,
@@ -39,6 +41,9 @@ impl<W: WireFormat> Endpoint<W> {
         };
         let body = encode::encode::<W>(request, expect, self.profile())?;
         let url = self.url(&request.agent.model, expect);
+        if let Some(attempts) = deltas.attempts {
+            attempts.sent(&body);
+        }
         let response = self.http.post(&url, body.clone()).await;
         let mut response = response.map_err(|error| with_hint(error, &body))?;
         let mut builder = ReplyBuilder::new(deltas, ToolNames::of(&request.tools));

@@ -10,6 +10,7 @@
 //! | `sse` | server-sent events |
 //! | `reply_builder` | the reply, as its pieces arrive |
 //! | `vendors` | the names of the vendors behind addresses, for spans and metrics |
+//! | `forbidden` | the switch for tests that forbids all requests |
 //! | `error_body`, `retry_after` | the server's words about an error |
 
 pub(crate) mod api;
@@ -17,6 +18,7 @@ pub(crate) mod client;
 pub(crate) mod encode;
 mod endpoint;
 pub(crate) mod error_body;
+pub(crate) mod forbidden;
 pub(crate) mod reply_builder;
 mod retry_after;
 pub(crate) mod sse;

@@ -2,6 +2,8 @@
 //!
 //! Nothing here reads a wire format or repairs the model's output.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::content::Attachment;
@@ -22,6 +24,8 @@ pub struct ReplyBuilder<'a, 'g> {
     calls: Vec<PartialCall>,
     stop_reason: Option<StopReason>,
     usage: Option<Usage>,
+    id: Option<Arc<str>>,
+    model: Option<Arc<str>>,
     has_begun: bool,
     is_complete: bool,
 }
@@ -47,6 +51,8 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
             calls: Vec::new(),
             stop_reason: None,
             usage: None,
+            id: None,
+            model: None,
             has_begun: false,
             is_complete: false,
         }
@@ -120,6 +126,15 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
         self.deltas.usage_so_far(usage);
     }
 
+    /// Sets the server's id of the reply and the name of its model, unless they are known. Each chunk may repeat them.
+    pub(crate) fn identify(&mut self, id: Option<&str>, model: Option<&str>) {
+        for (known, told) in [(&mut self.id, id), (&mut self.model, model)] {
+            if known.is_none() {
+                *known = told.filter(|told| !told.is_empty()).map(Into::into);
+            }
+        }
+    }
+
     /// Records that nothing important is missing any more: a stream may end here.
     pub(crate) fn set_complete(&mut self) {
         self.is_complete = true;
@@ -186,6 +201,8 @@ impl<'a, 'g> ReplyBuilder<'a, 'g> {
             stop_reason,
             usage: self.usage,
             opaque: opaque.map(Into::into),
+            id: self.id,
+            model: self.model,
         }
     }
 

@@ -21,7 +21,7 @@ pub trait WireFormat: Send + Sync + 'static {
     /// The decoder of the responses.
     type Decoder: Decoder;
     /// The variants of the format that servers speak.
-    type Profile: Copy + Default + Send + Sync + 'static;
+    type Profile: Copy + Default + PartialEq + Send + Sync + 'static;
 
     /// The profile of the server at an address.
     fn profile(_address: &str) -> Self::Profile {
@@ -52,6 +52,20 @@ pub trait WireFormat: Send + Sync + 'static {
         profile: Self::Profile,
         list: &mut MessageList<'_>,
     ) -> serde_json::Result<()>;
+
+    /// The mark that the last message gets, so that the server caches the body up to its end; `None` if the format has
+    /// no such mark, or it is not wanted.
+    fn cache_mark(_request: &Request, _profile: Self::Profile) -> Option<CacheMark> {
+        None
+    }
+}
+
+/// A mark within a message, up to which the server caches the body.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheMark {
+    pub(crate) text: &'static str,
+    /// The text of the message after the mark.
+    pub(crate) end: &'static str,
 }
 
 /// The defaults of a vendor's servers.

@@ -28,6 +28,10 @@ struct Completion<'a> {
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default, deserialize_with = "lenient")]
     usage: Option<TokenCounts>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    id: Option<Str<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    model: Option<Str<'a>>,
     error: Option<Value>,
     // Some servers send an error without a wrapper, with `error` as the value of `object`.
     #[serde(borrow)]
@@ -173,6 +177,8 @@ struct TokenCounts {
 #[serde(default)]
 struct PromptDetails {
     cached_tokens: Tokens,
+    // OpenRouter: https://openrouter.ai/docs/use-cases/usage-accounting
+    cache_write_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -249,7 +255,8 @@ impl Decoder {
         name: &str,
         builder: &mut ReplyBuilder<'_, '_>,
     ) -> Result<Decoded, DecodeError> {
-        let Completion { choices, usage, error, object, message, code } = completion;
+        let Completion { choices, usage, id, model, error, object, message, code } = completion;
+        builder.identify(id.as_deref(), model.as_deref());
         let is_known = choices.is_some() || usage.is_some();
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
@@ -479,8 +486,8 @@ impl From<TokenCounts> for Option<Usage> {
     fn from(counts: TokenCounts) -> Self {
         counts.prompt_tokens.0.or(counts.completion_tokens.0)?;
         let (input, output) = (counts.prompt_tokens.count(), counts.completion_tokens.count());
-        let cached = counts.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
-        let cached = cached.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
+        let details = counts.prompt_tokens_details.unwrap_or_default();
+        let cached = details.cached_tokens.0.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
         let reasoning = counts.completion_tokens_details.unwrap_or_default().reasoning_tokens.count();
         // xAI does not include the tokens of reasoning in those of the completion.
         let with_reasoning = output.saturating_add(reasoning);
@@ -489,6 +496,7 @@ impl From<TokenCounts> for Option<Usage> {
             input_tokens: input,
             output_tokens: if is_beside { with_reasoning } else { output },
             cached_tokens: cached.unwrap_or(0),
+            cache_write_tokens: details.cache_write_tokens.count(),
             reasoning_tokens: reasoning,
         })
     }

@@ -14,7 +14,7 @@ use crate::content::{Attachment, AttachmentKind};
 use crate::providers::http::error_body::ErrorBody;
 use crate::providers::http::reply_builder::{PartialCall, ReplyBuilder};
 use crate::providers::http::sse::Event;
-use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens};
+use crate::providers::http::wire_format::{self, DecodeError, Decoded, Str, Tokens, lenient};
 use crate::reply::{StopReason, Usage};
 
 /// A [response](https://platform.openai.com/docs/api-reference/responses/object), or an error in place of it.
@@ -24,6 +24,10 @@ struct Response {
     status: Option<String>,
     incomplete_details: Option<Incomplete>,
     usage: Option<TokenCounts>,
+    #[serde(default, deserialize_with = "lenient")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    model: Option<String>,
     error: Option<Value>,
     // Some servers send an error without a wrapper.
     message: Option<Value>,
@@ -83,6 +87,8 @@ struct TokenCounts {
 #[serde(default)]
 struct InputDetails {
     cached_tokens: Tokens,
+    // https://learn.microsoft.com/javascript/api/@azure/ai-projects/responseusageinputtokensdetails
+    cache_write_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -176,6 +182,11 @@ impl Decoder {
                 builder.set_complete();
                 return Ok(Decoded::Last);
             }
+            // So that they are known even if the stream breaks off.
+            "response.created" => {
+                let Response { id, model, .. } = piece.response.unwrap_or_default();
+                builder.identify(id.as_deref(), model.as_deref());
+            }
             // Other events contain the same information in a better form.
             _ if kind.starts_with("response.") => {}
             _ => return Ok(Decoded::Unknown),
@@ -185,6 +196,7 @@ impl Decoder {
 
     /// Reads the complete response and adds what the events before it did not contain.
     fn finish(&mut self, response: Response, builder: &mut ReplyBuilder<'_, '_>) -> Result<(), DecodeError> {
+        builder.identify(response.id.as_deref(), response.model.as_deref());
         if let Some(usage) = response.usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
@@ -483,10 +495,12 @@ fn stop_reason(status: &str, reason: Option<&str>) -> StopReason {
 impl From<TokenCounts> for Option<Usage> {
     fn from(counts: TokenCounts) -> Self {
         counts.input_tokens.0.or(counts.output_tokens.0)?;
+        let details = counts.input_tokens_details.unwrap_or_default();
         Some(Usage {
             input_tokens: counts.input_tokens.count(),
             output_tokens: counts.output_tokens.count(),
-            cached_tokens: counts.input_tokens_details.unwrap_or_default().cached_tokens.count(),
+            cached_tokens: details.cached_tokens.count(),
+            cache_write_tokens: details.cache_write_tokens.count(),
             reasoning_tokens: counts.output_tokens_details.unwrap_or_default().reasoning_tokens.count(),
         })
     }

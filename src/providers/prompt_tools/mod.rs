@@ -75,7 +75,8 @@ pub use parser::Parser;
 pub use template::Template;
 
 use crate::context::{ChatMessage, Context};
-use crate::provider::{Delta, DeltaSink, Observer, Provider, ProviderError, ProviderInfo, Request};
+use crate::provider::{Delta, DeltaSink, Observer, Provider, ProviderError, Request};
+use crate::providers::wrapper::ProviderWrapper;
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::{ToolCall, ToolSpec};
 use offered_tools::OfferedTools;
@@ -198,9 +199,10 @@ impl<P: Provider> PromptTools<P> {
         let asked = transcript.up_to_date(&request.context);
         let reply = match deltas.is_observed() {
             true => {
+                let sink = deltas.inner();
                 let mut showing =
                     DeltaParser { deltas, parser: Parser::over(Arc::clone(&prepared.tools)), is_begun: false };
-                let reply = self.inner.reply(asked, &mut DeltaSink::to(&mut showing)).await;
+                let reply = self.inner.reply(asked, &mut sink.observed_by(&mut showing)).await;
                 showing.end();
                 reply
             }
@@ -256,8 +258,12 @@ impl<P: Provider> PromptTools<P> {
     }
 }
 
-impl<P: Provider> Provider for PromptTools<P> {
-    fn reply<'a>(
+impl<P: Provider> ProviderWrapper for PromptTools<P> {
+    fn inner(&self) -> &dyn Provider {
+        &self.inner
+    }
+
+    fn ask<'a>(
         &'a self,
         request: &'a Request,
         deltas: &'a mut DeltaSink<'_>,
@@ -267,10 +273,6 @@ impl<P: Provider> Provider for PromptTools<P> {
 
     fn function_calling(&self, _: &str) -> Option<bool> {
         Some(true)
-    }
-
-    fn info(&self) -> ProviderInfo {
-        self.inner.info()
     }
 }
 

@@ -7,9 +7,13 @@ use serde_json::{Number, Value};
 
 use crate::tool_call::Arguments;
 
-/// Returns the same text for arguments that are equal as JSON, and different texts for all others.
-pub(super) fn of(arguments: &Arguments) -> Arc<str> {
+/// Returns the same text for the same group and arguments that are equal as JSON, and different texts for all others.
+/// The keys of one cache have a group, or none of them has.
+pub(super) fn of(group: Option<&str>, arguments: &Arguments) -> Arc<str> {
     let mut key = String::new();
+    if let Some(group) = group {
+        text(group, &mut key);
+    }
     object(arguments, &mut key);
     key.into()
 }
@@ -68,7 +72,7 @@ mod tests {
     use super::*;
 
     fn key(arguments: &str) -> Arc<str> {
-        of(&serde_json::from_str(arguments).unwrap())
+        of(None, &serde_json::from_str(arguments).unwrap())
     }
 
     fn check(classes: &[&[&str]]) {
@@ -105,6 +109,15 @@ mod tests {
             &[r#"{"a": "b", "c": "d"}"#],
             &[r#"{"a": "b,1:c1:d"}"#],
         ]);
+    }
+
+    #[test]
+    fn a_group_has_keys_of_its_own_whatever_it_is_called() {
+        let key = |group: &str, arguments: &str| of(Some(group), &serde_json::from_str(arguments).unwrap());
+        assert_eq!(key("a", r#"{"x":1,"y":2}"#), key("a", r#"{"y":2,"x":1}"#));
+        let keys = [("", "{}"), ("a", "{}"), ("{}", "{}"), ("", r#"{"":{}}"#), ("a{", r#"{"a":1}"#)];
+        let different: std::collections::HashSet<_> = keys.map(|(group, arguments)| key(group, arguments)).into();
+        assert_eq!(different.len(), keys.len());
     }
 
     #[test]

@@ -20,29 +20,32 @@ use self::lru_cache::{Bounds, LruCache};
 use crate::caller::{CallAgent, Caller, ToolWork};
 use crate::content::Content;
 use crate::error::CallError;
+use crate::event::EventKind;
 use crate::message::Forward;
 use crate::name::Name;
-use crate::panics::catch_panic;
-use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
+use crate::tool_call::{Arguments, ToolError};
 use crate::tool_interface::{Tool, ToolContext};
-use crate::tool_run::run_tool;
+use crate::tools::wrapper::{InnerTool, ToolWrapper};
 
 /// A tool that keeps the results of another tool for a while: the same call gets the same result, and the tool is not
 /// run again.
 ///
 /// Use it for tools that look something up and give every caller the same result. Do not use it for tools that change
-/// something, whose result depends on the caller, or that call agents which may make the same call: that call would
-/// wait for itself.
+/// something, or that call agents which may make the same call: that call would wait for itself.
 ///
 /// ```
 /// use std::time::Duration;
+/// use agentouto::ToolExt as _;
 /// use agentouto::tool::{self, NoArguments};
-/// use agentouto::tools::Cached;
 ///
 /// let weather = tool::function("weather", "The weather.", |_: NoArguments| async { "sunny" });
-/// let weather = Cached::around(weather).time_to_live(Duration::from_secs(60));
+/// let weather = weather.cached(Duration::from_secs(60));
 /// # let _: &dyn agentouto::Tool = &weather;
 /// ```
+///
+/// **Values that callers [lend](crate::Call::with)**, such as a tenant, are not seen by the tool, nor by the agents that
+/// it calls, so the result of one tenant cannot reach another. [`keyed_by`](Self::keyed_by) says how a result depends
+/// on them.
 ///
 /// **The same call** has equal arguments as JSON. The order of keys does not matter, and neither does the notation of a
 /// number: `1`, `1.0` and `1e0` are one number. A missing key is not the same as a key that is null.
@@ -53,26 +56,64 @@ use crate::tool_run::run_tool;
 /// **Failures are not kept.** All callers that wait for a run that fails get its error; the next call runs the tool
 /// again. A panic is such an error.
 ///
-/// **The [`ToolContext`]** is that of the caller that began the run. Progress is reported to that caller's observers
-/// alone, and agents are called in that caller's name. When that caller is cancelled, its calls of agents end. If an
-/// agent's call was cancelled in a run, the result of the run, success or failure, is not kept and not given to the
-/// other callers: one of them begins a run of its own. A run that called no agent is not affected by a cancellation of
-/// that caller.
+/// **The [`ToolContext`]** is that of the caller that began the run, without the lent values. Progress is reported to
+/// that caller's observers alone, and agents are called in that caller's name and within its
+/// [budget](crate::Call::budget); a kept result costs nothing. When that caller is cancelled, its calls of agents end.
+/// If an agent's call was cancelled or exceeded a budget in a run, the result of the run, success or failure, is not
+/// kept and not given to the other callers: one of them begins a run of its own. A run that called no agent is not
+/// affected by a cancellation of that caller.
+///
+/// **Each caller is [authorized](Tool::authorize)** by the tool inside before it gets a result.
+///
+/// **Observers** see [`EventKind::ToolCacheHit`] when a caller gets a kept result, or that of a run that another caller
+/// began.
 ///
 /// **The limits** are 1,000 results and 64 MiB of texts, attachments and arguments. The least recently used results are
 /// removed first, and a result that is larger than the limit by itself is not kept. An expired result is removed when
 /// it is asked for or when there is no more room.
 pub struct Cached {
-    tool: Arc<dyn Tool>,
+    tool: InnerTool,
     bounds: Bounds,
+    group: Option<Box<GroupOf>>,
     store: Arc<Mutex<Store>>,
 }
+
+type GroupOf = dyn Fn(&ToolContext) -> String + Send + Sync;
 
 impl Cached {
     /// Wraps a tool, and keeps its results for 5 minutes.
     pub fn around(tool: impl Tool) -> Self {
         let bounds = Bounds { time_to_live: Duration::from_secs(5 * 60), results: 1_000, bytes: 64 << 20 };
-        Self { tool: Arc::new(tool), bounds, store: Arc::default() }
+        Self { tool: InnerTool::new(tool), bounds, group: None, store: Arc::default() }
+    }
+
+    /// Keeps separate results for each text that `key` returns, and shares no run between them. The tool, and the
+    /// agents that it calls, then see the lent values.
+    ///
+    /// The text must differ wherever the result may differ: by the values that the tool reads from its context, by the
+    /// agent, by the user. Default: all callers share their results, and the tool sees no lent values.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use agentouto::tool::{self, NoArguments};
+    /// use agentouto::{ToolContext, ToolExt as _};
+    ///
+    /// struct Tenant(String);
+    ///
+    /// fn tenant(context: &ToolContext) -> String {
+    ///     context.get::<Tenant>().map_or_else(String::new, |tenant| tenant.0.clone())
+    /// }
+    ///
+    /// let orders = tool::function_with("orders", "Lists the orders.", |_: NoArguments, context| async move {
+    ///     format!("the orders of {}", tenant(&context))
+    /// });
+    /// let orders = orders.cached(Duration::from_secs(60)).keyed_by(tenant);
+    /// # let _: &dyn agentouto::Tool = &orders;
+    /// ```
+    #[must_use]
+    pub fn keyed_by(mut self, key: impl Fn(&ToolContext) -> String + Send + Sync + 'static) -> Self {
+        self.group = Some(Box::new(key));
+        self
     }
 
     /// Sets the time that a result is kept, counted from its arrival, on tokio's clock. Default: 5 minutes.
@@ -97,15 +138,27 @@ impl Cached {
     }
 
     async fn result(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
-        let key = key::of(&arguments);
+        self.tool.authorize(&context)?;
+        let group = self.group.as_ref().map(|group| group(&context));
+        let key = key::of(group.as_deref(), &arguments);
+        let hit = || {
+            let (id, name) = (Arc::clone(&context.tool_call_id), Arc::clone(self.tool.name()));
+            context.caller.0.emit(EventKind::ToolCacheHit { id, name });
+        };
         loop {
             let run = match self.find(&key, &arguments, &context) {
-                Found::Kept(content) => return Ok(content),
+                Found::Kept(content) => {
+                    hit();
+                    return Ok(content);
+                }
                 Found::New(run) => return run.await.result,
                 Found::UnderWay(run) => run,
             };
             let Ended { result, is_cancelled } = run.await;
             if !is_cancelled {
+                if result.is_ok() {
+                    hit();
+                }
                 return result;
             }
         }
@@ -123,13 +176,11 @@ impl Cached {
         store.begun += 1;
         let number = store.begun;
         let entry = Entry { store: Arc::clone(&self.store), key: Arc::clone(key), number };
-        let (tool, bounds, arguments) = (Arc::clone(&self.tool), self.bounds, arguments.clone());
+        let (tool, bounds, arguments) = (self.tool.clone(), self.bounds, arguments.clone());
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let caller = WatchedCaller { caller: context.caller.clone(), is_cancelled: Arc::clone(&is_cancelled) };
-        let context = ToolContext { caller: Caller(Arc::new(caller)), ..context.clone() };
+        let context = self.context_of_run(context.clone(), &is_cancelled);
         let running = async move {
-            let result = catch_panic(async move { run_tool(&tool, arguments, context).await }).await;
-            let result = result.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()));
+            let result = tool.call(arguments, context).await;
             let is_cancelled = is_cancelled.load(Ordering::Relaxed);
             if let (Ok(content), false) = (&result, is_cancelled) {
                 entry.store.lock().shelf.insert(&entry.key, content, &bounds, Instant::now());
@@ -141,6 +192,18 @@ impl Cached {
             store.runs.insert(Arc::clone(key), (number, weak));
         }
         Found::New(run)
+    }
+}
+
+impl Cached {
+    /// The context of a run that this caller begins. Without a group it has no lent values.
+    fn context_of_run(&self, mut context: ToolContext, is_cancelled: &Arc<AtomicBool>) -> ToolContext {
+        let lends = self.group.is_some();
+        if !lends {
+            Arc::make_mut(&mut context.run).values.clear();
+        }
+        let (caller, is_cancelled) = (context.caller.clone(), Arc::clone(is_cancelled));
+        ToolContext { caller: Caller(Arc::new(WatchedCaller { caller, lends, is_cancelled })), ..context }
     }
 }
 
@@ -158,35 +221,42 @@ type Running = BoxFuture<'static, Ended>;
 #[derive(Clone)]
 struct Ended {
     result: Result<Content, ToolError>,
-    /// `true` if an agent's call was cancelled in the run. The result is then meant for the caller that began the run,
-    /// if for any.
+    /// `true` if an agent's call was cancelled in the run, or exceeded a budget. The result is then meant for the caller
+    /// that began the run, if for any.
     is_cancelled: bool,
 }
 
-/// The caller that began a run. It notes when a call of an agent was cancelled, because the tool may turn that error
-/// into text, and then its result does not show the cancellation.
+/// The caller that began a run. It notes when a call of an agent was cancelled or exceeded a budget, because the tool
+/// may turn that error into text, and then its result does not show it.
 struct WatchedCaller {
     caller: Caller,
+    /// `true` if the agents that it calls see the values that its own callers lent.
+    lends: bool,
     is_cancelled: Arc<AtomicBool>,
 }
 
 impl CallAgent for WatchedCaller {
     fn forward(&self, agent: Name, content: Content) -> Forward {
-        self.caller.0.forward(agent, content)
+        let mut forward = self.caller.0.forward(agent, content);
+        if !self.lends {
+            forward.run_mut().values.clear();
+        }
+        forward
     }
 
     fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
         let is_cancelled = Arc::clone(&self.is_cancelled);
         let see = move |answer: &Result<_, CallError>| {
-            if matches!(answer, Err(CallError::Cancelled | CallError::ShutDown)) {
+            use CallError::{BudgetExceeded, Cancelled, ShutDown};
+            if matches!(answer, Err(Cancelled | ShutDown | BudgetExceeded { .. })) {
                 is_cancelled.store(true, Ordering::Relaxed);
             }
         };
         self.caller.0.send(forward).inspect(see).boxed()
     }
 
-    fn progress(&self, id: &ToolCallId, progress: Progress) {
-        self.caller.0.progress(id, progress);
+    fn emit(&self, kind: EventKind) {
+        self.caller.0.emit(kind);
     }
 
     fn run_blocking(&self, work: ToolWork) -> ToolWork {
@@ -221,20 +291,19 @@ impl Drop for Entry {
     }
 }
 
-impl Tool for Cached {
-    fn spec(&self) -> ToolSpec {
-        self.tool.spec()
+impl ToolWrapper for Cached {
+    fn inner(&self) -> &InnerTool {
+        &self.tool
     }
 
-    /// Runs the tool or waits for its run. A tool that blocks is moved to a thread from here, so that a caller that
-    /// only waits keeps none.
-    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
+    /// Runs the tool or waits for its run.
+    fn run(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(self.result(arguments, context))
     }
 }
 
 impl fmt::Debug for Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached").field("tool", &self.tool.spec().name).field("bounds", &self.bounds).finish()
+        f.debug_struct("Cached").field("tool", &self.tool).field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }

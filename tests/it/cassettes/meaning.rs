@@ -53,27 +53,28 @@ pub(super) fn usages(wire: Wire, usage: &Value) -> Vec<Option<Usage>> {
     let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let sum = |paths: &[&str]| paths.iter().filter_map(|path| count(path)).sum::<u64>();
     let most = |paths: &[&str]| paths.iter().filter_map(|path| count(path)).max().unwrap_or(0);
-    let told = |input_tokens, output_tokens, cached_tokens, reasoning_tokens| {
-        Some(Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens })
+    let told = |input_tokens, output_tokens, [cached_tokens, cache_write_tokens]: [u64; 2], reasoning_tokens| {
+        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens })
     };
     let meant = match wire {
         Wire::Chat => return chat_usages(usage),
         Wire::Responses => told(
             sum(&["/input_tokens"]),
             sum(&["/output_tokens"]),
-            sum(&["/input_tokens_details/cached_tokens"]),
+            ["/input_tokens_details/cached_tokens", "/input_tokens_details/cache_write_tokens"]
+                .map(|path| sum(&[path])),
             sum(&["/output_tokens_details/reasoning_tokens"]),
         ),
         Wire::Messages => told(
             sum(&["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens"]),
             sum(&["/output_tokens"]),
-            sum(&["/cache_read_input_tokens"]),
+            ["/cache_read_input_tokens", "/cache_creation_input_tokens"].map(|path| sum(&[path])),
             sum(&["/output_tokens_details/thinking_tokens"]),
         ),
         Wire::Gemini => told(
             sum(&["/promptTokenCount", "/toolUsePromptTokenCount"]),
             sum(&["/candidatesTokenCount", "/thoughtsTokenCount"]),
-            most(&["/cachedContentTokenCount"]),
+            [most(&["/cachedContentTokenCount"]), 0],
             sum(&["/thoughtsTokenCount"]),
         ),
     };
@@ -90,7 +91,10 @@ fn chat_usages(usage: &Value) -> Vec<Option<Usage>> {
     let reasoning_tokens = most(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
     let cached_tokens =
         most(&["/prompt_tokens_details/cached_tokens", "/num_cached_tokens", "/prompt_cache_hit_tokens"]);
-    let told = |output_tokens| Some(Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens });
+    let cache_write_tokens = most(&["/prompt_tokens_details/cache_write_tokens"]);
+    let told = |output_tokens| {
+        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens })
+    };
     match rest == written + reasoning_tokens {
         // Some servers count the reasoning beside the completion; the total knows.
         true => vec![told(rest)],

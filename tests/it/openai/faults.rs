@@ -499,6 +499,11 @@ async fn fault_39_usage_is_what_the_server_said_last() {
         (vec![used(json!(3), Value::Null)], usage(3, 0)),
         (vec![used(json!(9), json!(9)), used(json!(3), json!(2.0))], usage(3, 2)),
         (vec![used(json!(u64::MAX), json!(1e300))], usage(u64::MAX, u64::MAX)),
+        (
+            vec![json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5}}})],
+            usage(9, 1).map(|usage| Usage { cached_tokens: 4, cache_write_tokens: 5, ..usage }),
+        ),
     ] {
         let stream = said("a") + &chunks(&[finish("stop")]) + &chunks(&told);
         let server = Server::start([Answer::events(stream)]).await;

@@ -2,10 +2,13 @@
 //!
 //! It needs no network and draws no random numbers.
 
+mod plausible;
+mod requests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,11 +20,17 @@ use crate::provider::{Delta, DeltaSink, Provider, ProviderError, ProviderErrorKi
 use crate::reply::{Reply, StopReason, Usage};
 use crate::tool_call::{CallAgent, Finish, ToolCall};
 
+pub use requests::Requests;
+use requests::{Input, Progress, Record};
+
 /// A model that follows a script.
 ///
 /// The reply for an agent is looked up by the agent's name: first in the scripts for the call's input, then in the
 /// agent's list of replies, then in the closure for all agents. An agent without a script, or whose script has ended,
 /// gets an error that says so.
+///
+/// [`Scripted::requests`] shows a test what the model was asked, and whether the script was used up.
+/// [`Scripted::plausible`] needs no script.
 ///
 /// ```
 /// use agentouto::providers::scripted::Scripted;
@@ -48,17 +57,21 @@ pub struct Scripted {
     scripts: HashMap<Name, Script>,
     for_everybody: Option<Compute>,
     function_calling: Option<bool>,
+    record: Arc<Record>,
 }
 
 type Compute = Box<dyn Fn(&Request) -> ScriptedReply + Send + Sync>;
 
 /// The replies of one agent.
-#[derive(Default)]
 struct Script {
-    by_input: HashMap<Arc<str>, Vec<ScriptedReply>>,
-    any_input: Option<Vec<ScriptedReply>>,
-    in_order: Vec<ScriptedReply>,
-    said: AtomicUsize,
+    by_input: HashMap<Arc<str>, Replies>,
+    any_input: Option<Replies>,
+    in_order: Replies,
+}
+
+struct Replies {
+    list: Vec<ScriptedReply>,
+    progress: Arc<Progress>,
 }
 
 impl Scripted {
@@ -80,7 +93,8 @@ impl Scripted {
         agent: impl Into<Name>,
         replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
     ) -> Self {
-        self.script(agent).in_order.extend(replies.into_iter().map(Into::into));
+        let (script, _) = self.script(agent.into());
+        script.in_order.extend(replies.into_iter().map(Into::into));
         self
     }
 
@@ -92,7 +106,12 @@ impl Scripted {
         input: impl Into<Arc<str>>,
         replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
     ) -> Self {
-        self.script(agent).by_input.insert(input.into(), replies.into_iter().map(Into::into).collect());
+        let (agent, input) = (agent.into(), input.into());
+        let (script, record) = self.script(Arc::clone(&agent));
+        let new = || Replies::new(record.list(&agent, Input::This(Arc::clone(&input))));
+        let written = script.by_input.entry(Arc::clone(&input)).or_insert_with(new);
+        written.list.clear();
+        written.extend(replies.into_iter().map(Into::into));
         self
     }
 
@@ -103,7 +122,11 @@ impl Scripted {
         agent: impl Into<Name>,
         replies: impl IntoIterator<Item = impl Into<ScriptedReply>>,
     ) -> Self {
-        self.script(agent).any_input = Some(replies.into_iter().map(Into::into).collect());
+        let agent = agent.into();
+        let (script, record) = self.script(Arc::clone(&agent));
+        let written = script.any_input.get_or_insert_with(|| Replies::new(record.list(&agent, Input::Any)));
+        written.list.clear();
+        written.extend(replies.into_iter().map(Into::into));
         self
     }
 
@@ -126,11 +149,44 @@ impl Scripted {
         self
     }
 
-    fn script(&mut self, agent: impl Into<Name>) -> &mut Script {
-        self.scripts.entry(agent.into()).or_default()
+    /// Returns a handle to the requests that the script is sent from now on. Take it before the script is moved into a
+    /// runtime. Without a handle, no request is kept.
+    ///
+    /// ```
+    /// use agentouto::providers::scripted::Scripted;
+    /// use agentouto::{Agent, Reply, Runtime};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let model = Scripted::new().replies("writer", [Reply::text("a draft")]);
+    /// let requests = model.requests();
+    /// let runtime = Runtime::builder().provider("script", model).agent(Agent::new("writer", "Write.")).build()?;
+    /// runtime.run("writer", "a poem, please").await?;
+    /// let [request] = &requests.of("writer")[..] else { panic!("one request is expected") };
+    /// assert_eq!(request.context.input(), "a poem, please");
+    /// assert_eq!(request.tools.len(), 2);
+    /// requests.assert_used_up();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.record.is_kept.store(true, Ordering::Relaxed);
+        Requests(Arc::clone(&self.record))
+    }
+
+    fn script(&mut self, agent: Name) -> (&mut Script, &Record) {
+        let record = &*self.record;
+        let new = || Script {
+            by_input: HashMap::new(),
+            any_input: None,
+            in_order: Replies::new(record.list(&agent, Input::All)),
+        };
+        (self.scripts.entry(Arc::clone(&agent)).or_insert_with(new), record)
     }
 
     fn next(&self, request: &Request) -> ScriptedReply {
+        self.record.keep(request);
         match (self.scripts.get(&request.agent.name), &self.for_everybody) {
             (Some(script), _) => script.next(request),
             (None, Some(compute)) => compute(request),
@@ -143,14 +199,29 @@ impl Script {
     fn next(&self, request: &Request) -> ScriptedReply {
         let input = request.context.input();
         let (replies, place) = match self.by_input.get(input).or(self.any_input.as_ref()) {
-            Some(replies) => (replies, request.context.turns()),
-            None => (&self.in_order, self.said.fetch_add(1, Ordering::Relaxed)),
+            Some(replies) => {
+                let place = request.context.turns();
+                replies.progress.reached(place);
+                (replies, place)
+            }
+            None => (&self.in_order, self.in_order.progress.given.fetch_add(1, Ordering::Relaxed)),
         };
         let name = &request.agent.name;
-        replies.get(place).cloned().unwrap_or_else(|| match replies.len() {
+        replies.list.get(place).cloned().unwrap_or_else(|| match replies.list.len() {
             0 => missing(format!("agent `{name}` has no script for the input `{input}`")),
             written => missing(format!("the script of agent `{name}` has ended; it has {written} replies")),
         })
+    }
+}
+
+impl Replies {
+    fn new(progress: Arc<Progress>) -> Self {
+        Self { list: Vec::new(), progress }
+    }
+
+    fn extend(&mut self, replies: impl Iterator<Item = ScriptedReply>) {
+        self.list.extend(replies);
+        self.progress.written.store(self.list.len(), Ordering::Relaxed);
     }
 }
 
