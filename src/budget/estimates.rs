@@ -53,9 +53,9 @@ impl Estimates {
         let input = (bytes as f64 * self.tokens_per_byte.unwrap_or(FIRST_TOKENS_PER_BYTE)) as u64;
         let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
         Estimate {
-            likely: usage(input + self.added + attached, output.min(allowed)),
+            likely: usage(self.added.saturating_add(input + attached), output.min(allowed)),
             most: usage(
-                bytes + self.added + 4 * attached + ADDED,
+                self.added.saturating_add(bytes + 4 * attached + ADDED),
                 output.saturating_mul(MAX_OUTPUT_RATIO).min(allowed),
             ),
             bytes: if attached == 0 { bytes } else { 0 },

@@ -453,3 +453,15 @@ async fn a_person_or_an_actor_costs_calls_and_no_tokens() {
     assert_eq!(path(&report.log).len(), 4, "the second question was not sent");
     assert_eq!(report.used().unwrap().calls, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_usage_beyond_all_limits_does_not_break_the_estimate_of_the_next_request() {
+    let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("a", 0) => Reply::call_agent("b", "x").usage(u64::MAX, u64::MAX),
+        _ => Reply::text("done").usage(u64::MAX, u64::MAX),
+    });
+    let runtime = team(model, ["a", "b"]).build().unwrap();
+    let report = runtime.user("u").forward("a", "go").budget(Budget::new().requests(5)).await.unwrap();
+    let used = report.used().unwrap();
+    assert_eq!((&*report.output, used.requests, used.tokens), ("done", 3, u64::MAX));
+}
