@@ -94,9 +94,9 @@ impl PartialEq for RunContext {
 }
 
 impl Drop for RunContext {
-    /// Catches panics of values, because a context may be dropped wherever a call ends.
+    /// Catches the panics of each value, because a context may be dropped wherever a call ends.
     fn drop(&mut self) {
-        drop_catching(std::mem::take(&mut self.values));
+        std::mem::take(&mut self.values).into_iter().for_each(drop_catching);
     }
 }
 

@@ -99,6 +99,9 @@ async fn a_value_that_panics_in_its_drop_harms_no_call() {
     assert_eq!(&*report.output, "fine");
     drop(report);
     drop(runtime.user("u").forward("a", "never sent").with(Grenade));
+    struct Second(Grenade);
+    let report = runtime.user("u").forward("a", "go").with(Grenade).with(Second(Grenade)).await.unwrap();
+    drop(report);
     runtime.shutdown().await;
 }
 
