@@ -70,7 +70,7 @@ impl Future for Delivery {
             Self::Refused(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error()))),
             Self::Sent { call, waiting, stop } => {
                 if let Some((token, callee)) = waiting.take() {
-                    match token.scope.is_cancelled() {
+                    match token.scope.is_cancelled() || token.is_withdrawn() {
                         true => token.withdraw(),
                         false => *stop = callee.start(token),
                     }

@@ -105,6 +105,32 @@ async fn a_call_that_a_tool_makes_ends_when_the_tool_polls_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_its_start_never_starts() {
+    const CALLS: usize = 1_000;
+    let (actor, mut said) = silent().await;
+    let model =
+        Scripted::new().replies("a", [(0..CALLS).fold(Reply::default(), |reply, _| reply.and_call_agent("slow", "?"))]);
+    let runtime = team(model, ["a"]).actor("slow", "", actor.clone()).build().unwrap();
+    let mut call = runtime.user("u").forward("a", "go");
+    let mut sent = Vec::new();
+    while sent.len() <= CALLS {
+        let event = call.next_event().await.unwrap();
+        sent.extend(matches!(event.kind, EventKind::Forward { .. }).then_some(event.call_id));
+    }
+    assert!(said.len() < CALLS, "they start in batches");
+    assert!(call.cancel_below(sent[CALLS]));
+    for _ in 1..CALLS {
+        assert_eq!(said.recv().await, Some("asked"));
+    }
+    crate::team::let_all_tasks_run().await;
+    assert!(said.is_empty(), "one more was asked");
+    call.cancel();
+    let failed = call.await.unwrap_err();
+    assert!(odd_in_log(&failed.log).is_empty());
+    actor.stop(None);
+}
+
+#[tokio::test]
 async fn a_call_and_a_runtimes_events_are_streams() {
     let runtime = team(Scripted::computed(|_: &Request| Reply::text("hello")), ["a"]).build().unwrap();
     let all = runtime.events(100);
