@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use schemars::transform::{RecursiveTransform, Transform as _};
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ impl<T> Call<T> {
     /// A model that ends with text instead of `finish` must write the value as JSON. If the answer does not fit, the
     /// model is told where, what was found and what was expected, up to three times. Then the call fails with
     /// [`CallError::Misfit`](crate::CallError::Misfit). The answer of an actor or a user must be JSON too, and is
-    /// checked once.
+    /// checked once. Integers of 128 bits must fit in 64.
     ///
     /// It must be set before the call is sent; otherwise the call fails with that error.
     ///
@@ -51,7 +52,7 @@ impl<T> Call<T> {
     }
 
     /// Checks an answer that is a `T`. The model reads the error as it reads that of an answer of another type. A panic
-    /// in `check` is such an error too. Call it after [`Call::typed`], if at all; it may be called several times.
+    /// in `check`, or in the `Deserialize` of the type, is such an error too. Call it after [`Call::typed`], if at all; it may be called several times.
     pub fn validated<E: Display>(mut self, check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static) -> Self
     where
         T: DeserializeOwned,
@@ -129,7 +130,8 @@ impl Typed {
     }
 
     fn fit(&self, value: Value) -> Result<Arc<str>, String> {
-        (self.check)(&value)?;
+        // The type's `Deserialize` is foreign code, and an actor must not end because its caller's panics.
+        catch(|| (self.check)(&value)).unwrap_or_else(|panic| Err(format!("its type panicked: {panic}")))?;
         Ok(match (self.form, value) {
             (Form::Text, Value::String(text)) => text.into(),
             (_, value) => value.to_string().into(),
@@ -147,11 +149,26 @@ impl CheckAnswer for Typed {
             return self.schema.clone();
         }
         let mut message = self.schema.clone();
+        let mut is_recursive = false;
+        // A recursive type refers to itself as the root, which it is no more.
+        let refer = |schema: &mut Schema| {
+            if schema.get("$ref").is_some_and(|target| target == "#") {
+                is_recursive = true;
+                schema.insert("$ref".to_owned(), "#/$defs/message".into());
+            }
+        };
+        if let Ok(schema) = <&mut Schema>::try_from(&mut message) {
+            RecursiveTransform(refer).transform(schema);
+        }
         // References are to the definitions at the root.
         let definitions = message.as_object_mut().and_then(|message| message.shift_remove("$defs"));
+        let definition = is_recursive.then(|| message.clone());
         let mut parameters = json!({"type": "object", "properties": {"message": message}, "required": ["message"]});
         if let Some(definitions) = definitions {
             parameters["$defs"] = definitions;
+        }
+        if let Some(definition) = definition {
+            parameters["$defs"]["message"] = definition;
         }
         parameters
     }
@@ -232,7 +249,17 @@ fn decode<T: DeserializeOwned>(answer_type: Option<&AnswerType>, text: Arc<str>)
 /// Returns the value as a `T`, or where it is not one, what was found and what was expected.
 fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
-        whole if whole == "." => error.inner().to_string(),
-        path => format!("`{path}`: {}", error.inner()),
+        whole if whole == "." => shorten(&error.inner().to_string()),
+        path => format!("`{}`: {}", shorten(&path), shorten(&error.inner().to_string())),
     })
 }
+
+/// Cuts the middle out of a long text: the error of a value may contain the value, before what was expected.
+fn shorten(text: &str) -> String {
+    let cut = |place: Option<(usize, char)>| place.map_or(0, |(place, _)| place);
+    let (head, tail) = (cut(text.char_indices().nth(SHOWN)), cut(text.char_indices().nth_back(SHOWN)));
+    if head < tail { format!("{} … {}", &text[..head], &text[tail..]) } else { text.to_owned() }
+}
+
+/// The number of characters that are shown of the beginning and of the end of an error.
+const SHOWN: usize = 300;

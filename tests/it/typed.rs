@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Agent, CallError, Forward, Reply, Request, Runtime};
+use agentouto::{Agent, CallError, Forward, Incoming, Reply, Request, Runtime};
+use ractor::{ActorProcessingErr, ActorRef};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -292,4 +293,76 @@ async fn a_text_is_validated_without_a_type() {
     let because = |answer: &Arc<str>| if answer.contains("because") { Ok(()) } else { Err("say why") };
     let report = runtime.user("u").forward("judge", "?").validated(because).await.unwrap();
     assert_eq!(&*report.output, "yes, because");
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+enum Sum {
+    Number(i64),
+    Add(Vec<Sum>),
+}
+
+#[tokio::test]
+async fn a_recursive_type_that_is_no_object_refers_to_itself_and_not_to_what_is_around_it() {
+    let sum = || json!({"Add": [{"Number": 1}, {"Add": [{"Number": 2}]}]});
+    let model = Scripted::computed(move |request: &Request| {
+        let parameters = &request.tools.last().unwrap().parameters;
+        let validator = jsonschema::validator_for(parameters).unwrap();
+        assert!(validator.is_valid(&json!({"message": sum()})), "{parameters}");
+        assert!(!validator.is_valid(&json!({"message": {"Add": [{"message": {"Number": 1}}]}})), "{parameters}");
+        finish(json!({"message": sum()}))
+    });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let answer = runtime.user("u").forward("a", "?").typed::<Sum>().await.unwrap().output;
+    assert_eq!(answer, Sum::Add(vec![Sum::Number(1), Sum::Add(vec![Sum::Number(2)])]));
+}
+
+/// A type whose `Deserialize` panics.
+#[derive(Debug, JsonSchema)]
+#[schemars(transparent)]
+struct Bomb(#[expect(dead_code, reason = "it never exists")] u8);
+
+impl<'de> Deserialize<'de> for Bomb {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("a panic of the caller's type")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_callers_type_ends_no_actor_that_answers_it() {
+    struct Clerk;
+    struct Ask(Incoming);
+    impl From<Incoming> for Ask {
+        fn from(incoming: Incoming) -> Self {
+            Self(incoming)
+        }
+    }
+    impl ractor::Actor for Clerk {
+        type Msg = Ask;
+        type State = ();
+        type Arguments = ();
+        async fn pre_start(&self, _: ActorRef<Ask>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+        async fn handle(&self, _: ActorRef<Ask>, ask: Ask, (): &mut ()) -> Result<(), ActorProcessingErr> {
+            ask.0.reply.send(Ok::<_, CallError>("42"));
+            Ok(())
+        }
+    }
+    let (clerk, _) = ractor::Actor::spawn(None, Clerk, ()).await.unwrap();
+    let model = Scripted::computed(|_: &Request| Reply::text("42"));
+    let runtime = team(model, ["judge"]).actor("clerk", "", clerk.clone()).build().unwrap();
+    for callee in ["clerk", "judge"] {
+        let failed = runtime.user("u").forward(callee, "?").typed::<Bomb>().await.unwrap_err();
+        let told = format!("the answer of `{callee}` does not fit: its type panicked: a panic of the caller's type");
+        assert_eq!(failed.to_string(), told);
+    }
+    assert_eq!(runtime.user("u").forward("clerk", "?").typed::<u8>().await.unwrap().output, 42);
+    clerk.stop(None);
+}
+
+#[tokio::test]
+async fn the_error_of_a_huge_answer_is_short() {
+    let runtime = judge(vec![finish(json!({"score": "é".repeat(100_000), "reasons": []})); 4]);
+    let failed = runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap_err().to_string();
+    assert!(failed.len() < 2_000 && failed.contains("`score`") && failed.ends_with("expected u8"), "{failed}");
 }
