@@ -1,6 +1,7 @@
 //! One request to a model, with its events, its span, and what it uses of the limits of callers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt as _;
@@ -29,7 +30,7 @@ pub(crate) async fn request(
     if let Some(meter) = &meter {
         meter.reserve(request).await?;
     }
-    let attempts = CallAttempts { call, request, meter };
+    let attempts = CallAttempts { call, request, meter, is_next: AtomicBool::new(false) };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
     let is_observed = call.scope.is_streamed();
@@ -39,6 +40,9 @@ pub(crate) async fn request(
     let mut answer: Option<Box<AnswerDeltas>> = None;
     let mut emit = |delta| {
         trace.iter().for_each(|trace| trace.piece());
+        if attempts.is_next.swap(false, Ordering::Relaxed) {
+            answer = None;
+        }
         let answer = answer.get_or_insert_with(|| Box::new(AnswerDeltas::new(request.context.is_paused())));
         let answer = answer.next(&delta).filter(|_| has_text);
         for delta in [Some(delta), answer].into_iter().flatten() {
@@ -65,6 +69,8 @@ struct CallAttempts<'a> {
     call: &'a Outcome,
     request: &'a Request,
     meter: Option<Box<dyn Meter>>,
+    /// Whether an attempt has begun of which no piece has arrived: the answer begins anew.
+    is_next: AtomicBool,
 }
 
 impl Attempts for CallAttempts<'_> {
@@ -72,6 +78,7 @@ impl Attempts for CallAttempts<'_> {
         &'a self,
         NextAttempt { error, settled, pause }: NextAttempt<'a>,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        self.is_next.store(true, Ordering::Relaxed);
         self.call.emit_to_streams(|| match pause {
             Some(pause) => EventKind::ModelRetry { error: error.clone(), pause },
             None => EventKind::ModelFallback { error: error.clone() },

@@ -101,8 +101,9 @@ pub enum Delta {
     /// More of the answer's text, whether the model ends by text or by `finish`. The runtime adds it to the other
     /// pieces; a provider makes none. A typed answer has no such pieces.
     ///
-    /// Text may be followed by tool calls, and is no answer then. So the answer is the text since the last piece that
-    /// begins it.
+    /// Text may be followed by tool calls, or by another attempt, and is no answer then. So the answer is the text since
+    /// the last piece that begins it. A `finish` whose message is no text, or whose arguments are no JSON, may have other
+    /// pieces than the answer or none.
     Answer {
         /// The next piece of the text.
         text: Arc<str>,

@@ -1,9 +1,13 @@
 //! What an answer carries: all that a model said and made for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentouto::providers::scripted::Scripted;
-use agentouto::{Attachment, AttachmentKind, CallError, ChatMessage, ProviderErrorKind, Reply, Request, StopReason};
+use agentouto::{
+    Attachment, AttachmentKind, BoxFuture, CallError, ChatMessage, Delta, DeltaSink, EventKind, Provider,
+    ProviderError, ProviderErrorKind, Reply, Request, StopReason,
+};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -109,4 +113,41 @@ async fn a_reply_that_was_cut_is_an_error_that_carries_it_and_its_caller_reads_i
         panic!("the reply is no answer")
     };
     assert_eq!((error.kind, error.partial.as_deref()), (ProviderErrorKind::Truncated, Some(&cut)));
+}
+
+/// Fails after a part of its answer was shown, and then answers.
+struct Breaks;
+
+impl Provider for Breaks {
+    fn reply<'a>(
+        &'a self,
+        _: &'a Request,
+        deltas: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let finish =
+                |arguments: &str| Delta::ToolCall { index: 0, name: "finish".into(), arguments: arguments.into() };
+            let broke = ProviderError::new(ProviderErrorKind::Connection, "the connection broke");
+            deltas.delta(Delta::Text("Hel".into()));
+            deltas.retry(&broke, Duration::ZERO).await?;
+            deltas.delta(finish("{\"message\": \"Hel"));
+            deltas.fall_back(&broke).await?;
+            deltas.delta(finish("{\"message\": \"Hello\"}"));
+            Ok(Reply::finish("Hello"))
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_answer_begins_anew_with_each_attempt() {
+    let runtime = team(Breaks, ["a"]).build().unwrap();
+    let mut call = runtime.user("u").forward("a", "go");
+    let mut pieces = Vec::new();
+    while let Some(event) = call.next_event().await {
+        if let EventKind::ModelDelta { delta: Delta::Answer { text, begins } } = event.kind {
+            pieces.push((text.to_string(), begins));
+        }
+    }
+    assert_eq!(pieces, ["Hel", "Hel", "Hello"].map(|text| (text.to_owned(), true)));
+    assert_eq!(&*call.await.unwrap().output, "Hello");
 }
