@@ -152,6 +152,8 @@ impl<T> Call<T> {
     /// [`ToolContext::get`](crate::ToolContext::get) and [`RunContext::get`](crate::RunContext::get). A call below may
     /// lend another value of the same type to what is below itself. It has no effect once the call is sent.
     ///
+    /// Whatever has a [`Forward`] of the run keeps the value: the [`Report`], its log, an event.
+    ///
     /// ```
     /// # use agentouto::{Agent, Reply, Runtime, providers::scripted::Scripted, tool::{self, NoArguments}};
     /// struct Tenant(&'static str);
