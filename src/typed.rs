@@ -18,7 +18,8 @@ use crate::user::Call;
 
 impl<T> Call<T> {
     /// Expects an answer of type `A`. The parameters of the callee's tool `finish` are the JSON Schema of `A`, and
-    /// [`Report::output`](crate::Report::output) is the value. A type that is not an object is the parameter `message`.
+    /// [`Report::output`](crate::Report::output) is the value. A type that is not an object, or that is a choice of
+    /// several, is the parameter `message`.
     ///
     /// A model that ends with text instead of `finish` must write the value as JSON. If the answer does not fit, the
     /// model is told where, what was found and what was expected, up to three times. Then the call fails with
@@ -121,8 +122,10 @@ enum Form {
 impl Typed {
     fn of<T: DeserializeOwned + JsonSchema>() -> AnswerType {
         let schema = schema_of::<T>();
+        // Vendors refuse parameters that are a choice at the root, as those of a flattened enum are.
+        let is_choice = ["oneOf", "anyOf", "allOf"].iter().any(|choice| schema.get(choice).is_some());
         let form = match schema.get("type").and_then(Value::as_str) {
-            Some("object") => Form::Object,
+            Some("object") if !is_choice => Form::Object,
             Some("string") if schema.get("enum").is_none() && schema.get("const").is_none() => Form::Text,
             _ => Form::Wrapped,
         };

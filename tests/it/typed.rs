@@ -366,3 +366,33 @@ async fn the_error_of_a_huge_answer_is_short() {
     let failed = runtime.user("u").forward("judge", "?").typed::<Verdict>().await.unwrap_err().to_string();
     assert!(failed.len() < 2_000 && failed.contains("`score`") && failed.ends_with("expected u8"), "{failed}");
 }
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+struct Decided {
+    #[serde(flatten)]
+    decision: Decision,
+    why: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(tag = "kind")]
+enum Decision {
+    Accept { price: u8 },
+    Refuse,
+}
+
+#[tokio::test]
+async fn a_type_that_flattens_an_enum_is_the_message_of_finish_because_no_vendor_takes_a_choice_at_the_root() {
+    let decided = json!({"kind": "Accept", "price": 7, "why": "cheap"});
+    let answers = [finish(json!({"message": decided})), Reply::text(decided.to_string())];
+    for answer in answers {
+        let model = Scripted::computed(move |request: &Request| {
+            let parameters = &request.tools.last().unwrap().parameters;
+            assert_eq!((parameters.get("oneOf"), &parameters["required"]), (None, &json!(["message"])));
+            answer.clone()
+        });
+        let runtime = team(model, ["a"]).build().unwrap();
+        let answer = runtime.user("u").forward("a", "?").typed::<Decided>().await.unwrap().output;
+        assert_eq!(answer, Decided { decision: Decision::Accept { price: 7 }, why: "cheap".to_owned() });
+    }
+}
