@@ -195,7 +195,8 @@ impl<T> Call<T> {
     /// Cancels one call below this one, and everything below it. Returns whether there was such a call.
     ///
     /// Its caller gets [`CallError::Cancelled`] and goes on. The call ends when its caller is polled next, which an
-    /// agent is at once; a tool or an actor that holds the call without polling it ends it later.
+    /// agent is at once; a tool or an actor that holds the call without polling it ends it later. What blocks an async
+    /// thread below the call is waited for, without a limit.
     pub fn cancel_below(&self, call_id: CallId) -> bool {
         let found = self.scope.tracker().find(call_id).filter(|_| call_id != self.call_id());
         found.iter().for_each(|call| call.cancel());
