@@ -196,6 +196,31 @@ async fn a_subscriber_that_panics_is_an_error_of_the_call_it_panicked_in() {
     runtime.idle().await;
 }
 
+/// The trace of an invocation may be the last part that holds the provider.
+#[tokio::test]
+async fn a_provider_that_panics_in_its_drop_harms_no_call_that_is_traced() {
+    struct Grenade;
+    impl Provider for Grenade {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            _: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            Box::pin(async { Ok(Reply::text("done")) })
+        }
+    }
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            panic!("a panic in the drop of a provider");
+        }
+    }
+    let _guard = observe(Spans::default());
+    let runtime = Runtime::builder().provider("fake", Grenade).agent(Agent::new("a", "Works.")).build().unwrap();
+    let call = runtime.user("alice").forward("a", "go");
+    drop(runtime);
+    assert_eq!(&*call.await.unwrap().output, "done");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_beside_a_panic_of_the_invocation_ends_with_it() {
     let _guard = observe(Spans { panics_at: Some("execute_tool"), ..Spans::default() });

@@ -20,7 +20,7 @@ use crate::context::ChatMessage;
 use crate::error::CallError;
 use crate::message::Forward;
 use crate::name::Name;
-use crate::panics::catch;
+use crate::panics::{catch, drop_catching};
 use crate::provider::Request;
 use crate::reply::{StopReason, Usage};
 use crate::snapshot::AgentEntry;
@@ -48,6 +48,13 @@ pub(super) struct Sums {
     pub(super) stop_reason: Option<StopReason>,
     pub(super) requests: u64,
     pub(super) tool_calls: u64,
+}
+
+impl Drop for Shared {
+    /// Catches a panic of the provider, which is foreign code: the trace may be the last that holds it.
+    fn drop(&mut self) {
+        drop_catching(self.agent.take());
+    }
 }
 
 impl Shared {
