@@ -59,7 +59,7 @@ impl Chat {
         self.shared.add(used, reply.map(|reply| &reply.stop_reason));
         #[cfg(feature = "otel")]
         if let Some(instruments) = &self.shared.instruments {
-            let model = reply.and_then(|reply| Source::of(reply).model);
+            let model = reply.and_then(|reply| reply.model.as_deref());
             instruments.request(&self.shared, model, self.begun.elapsed(), used, error);
         }
         #[cfg(not(feature = "otel"))]
@@ -70,9 +70,8 @@ impl Chat {
         if self.span.is_disabled() {
             return;
         }
-        let source = Source::of(reply);
-        self.span.record("gen_ai.response.id", source.id);
-        self.span.record("gen_ai.response.model", source.model);
+        self.span.record("gen_ai.response.id", reply.id.as_deref());
+        self.span.record("gen_ai.response.model", reply.model.as_deref());
         record_list(&self.span, "gen_ai.response.finish_reasons", &[reply.stop_reason.to_string().into()]);
         if self.shared.records_content {
             self.span.record("gen_ai.output.messages", messages::output(reply));
@@ -150,18 +149,6 @@ fn level(effort: Effort) -> &'static str {
         Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High => "high",
-    }
-}
-
-/// The server's id of a reply, and the model that made it.
-struct Source<'a> {
-    id: Option<&'a str>,
-    model: Option<&'a str>,
-}
-
-impl<'a> Source<'a> {
-    fn of(reply: &'a Reply) -> Self {
-        Self { id: reply.id.as_deref(), model: reply.model.as_deref() }
     }
 }
 
