@@ -12,6 +12,7 @@ use crate::tool_call::Arguments;
 /// The type of answer that the sender of a [`Forward`](crate::Forward) expects, or that an agent always gives. Cheap to
 /// clone; serialised as its JSON Schema.
 #[derive(Clone)]
+// Boxed within, so that it takes one word of every Forward.
 pub struct AnswerType(pub(crate) Arc<Box<dyn CheckAnswer>>);
 
 /// The check of an answer. An `Err` is what is wrong with it, for the model.

@@ -26,7 +26,7 @@ pub(crate) async fn request(
     AgentEntry { agent, provider_name, provider, .. }: &AgentEntry,
     trace: Option<&InvocationTrace>,
 ) -> Result<Reply, CallError> {
-    let meter = call.forward.run.admission().map(|admission| Arc::clone(admission).meter());
+    let meter = call.forward.run.admission.clone().map(|admission| admission.meter());
     if let Some(meter) = &meter {
         meter.reserve(request).await?;
     }

@@ -94,7 +94,7 @@ impl Deliver for Router {
             return Delivery::refused(move || unknown(forward.receiver, &snapshot));
         };
         forward.receiver = name;
-        if let Some(admission) = forward.run.admission() {
+        if let Some(admission) = &forward.run.admission {
             let notify = || scope.notifier(&forward);
             if let Err(error) = admission.admit_call(forward.depth, scope.cancellation(), &notify) {
                 let refused = || EventKind::Refused { agent: Arc::clone(&forward.receiver), error: error.clone() };

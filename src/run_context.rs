@@ -31,8 +31,9 @@ pub struct RunContext {
     /// One value of each type.
     #[serde(skip)]
     pub(crate) values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    /// The limits on what is below the call, if there are any.
     #[serde(skip)]
-    admission: Option<Arc<dyn Admission>>,
+    pub(crate) admission: Option<Arc<dyn Admission>>,
 }
 
 impl RunContext {
@@ -69,15 +70,6 @@ impl RunContext {
     pub(crate) fn lend<T: Send + Sync + 'static>(&mut self, value: T) {
         self.values.retain(|(of, _)| *of != TypeId::of::<T>());
         self.values.push((TypeId::of::<T>(), Arc::new(value)));
-    }
-
-    /// The limits on what is below the call, if there are any.
-    pub(crate) fn admission(&self) -> Option<&Arc<dyn Admission>> {
-        self.admission.as_ref()
-    }
-
-    pub(crate) fn admit_by(&mut self, admission: Arc<dyn Admission>) {
-        self.admission = Some(admission);
     }
 
     /// The error of calls that are cancelled.

@@ -36,7 +36,7 @@ pub(super) fn limit(forward: &mut Forward, budget: Budget) {
         notify: OnceLock::new(),
         is_out_of_time: Arc::default(),
     };
-    forward.run_mut().admit_by(Arc::new(ledger));
+    forward.run_mut().admission = Some(Arc::new(ledger));
 }
 
 /// The amounts used of the budget of a run.
@@ -112,7 +112,7 @@ impl Amount {
 impl Ledger {
     /// The account of the nearest budget above a call.
     fn of(run: &RunContext) -> Option<Arc<Self>> {
-        let admission: Arc<dyn Any + Send + Sync> = Arc::clone(run.admission()?) as _;
+        let admission: Arc<dyn Any + Send + Sync> = run.admission.clone()? as _;
         admission.downcast().ok()
     }
 
