@@ -60,6 +60,20 @@ impl Delivery {
     pub(crate) fn resolved(call: CallToken) -> Self {
         Self::Sent { call: Arc::clone(call.outcome()), waiting: None, stop: None }
     }
+
+    /// Awaits the result of a call that has this scope for itself. A limit that cancels the scope withdraws the call.
+    pub(crate) async fn in_scope(mut self, scope: &Scope) -> Result<Content, CallError> {
+        if let Self::Sent { call, .. } = &self
+            && call.forward.run.admission.is_some()
+        {
+            let call = Arc::clone(call);
+            match Box::pin(scope.unless_cancelled(&mut self)).await {
+                Some(result) => return result,
+                None => call.withdraw(),
+            }
+        }
+        self.await
+    }
 }
 
 impl Future for Delivery {
@@ -82,6 +96,8 @@ impl Future for Delivery {
                     && let Some(stop) = stop.take()
                 {
                     stop.stop(call);
+                    // What blocks below is not waited for without a limit.
+                    tokio::spawn(end_after_grace(Arc::clone(call)));
                 }
                 polled
             }
@@ -198,7 +214,7 @@ impl CallAgent for ScopedCaller {
             let deliver = deliver.upgrade().ok_or(CallError::Cancelled)?;
             let below = scope.child();
             let _below = below.cancel_on_drop();
-            deliver.deliver(forward, &below, Parent::Call(parent)).await
+            deliver.deliver(forward, &below, Parent::Call(parent)).in_scope(&below).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }

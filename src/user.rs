@@ -92,7 +92,7 @@ impl CallAgent for User {
         let calling = async move {
             let scope = user.router.root.child();
             let _below = scope.cancel_on_drop();
-            user.deliver(forward, &scope).await
+            user.deliver(forward, &scope).in_scope(&scope).await
         };
         Box::pin(cooperative(waited_for(calling)))
     }
@@ -196,7 +196,7 @@ impl<T> Call<T> {
     ///
     /// Its caller gets [`CallError::Cancelled`] and goes on. The call ends when its caller is polled next, which an
     /// agent is at once; a tool or an actor that holds the call without polling it ends it later. What blocks an async
-    /// thread below the call is waited for, without a limit.
+    /// thread below the call is waited for one second and no longer.
     pub fn cancel_below(&self, call_id: CallId) -> bool {
         let found = self.scope.tracker().find(call_id).filter(|_| call_id != self.call_id());
         found.iter().for_each(|call| call.cancel());

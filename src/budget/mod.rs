@@ -96,8 +96,8 @@ impl Budget {
     /// below it are cancelled, and fail with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded).
     ///
     /// Unlike `tokio::time::timeout` around a call, it keeps the log, and it ends a call that is not awaited. The call of
-    /// a user is over as [`Call`] describes; one that a [`Caller`](crate::Caller) makes waits without a limit for what
-    /// blocks an async thread.
+    /// a user is over as [`Call`] describes; one that a [`Caller`](crate::Caller) makes waits one second for what blocks
+    /// an async thread.
     #[must_use]
     pub fn time(self, time: Duration) -> Self {
         self.limit(Resource::Time, u64::try_from(time.as_millis()).unwrap_or(u64::MAX))

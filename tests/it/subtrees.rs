@@ -2,13 +2,13 @@
 
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::NoArguments;
-use agentouto::{CallError, CallId, EventKind, Reply, Request, ToolContext};
+use agentouto::{Budget, Call, CallError, CallId, EventKind, Reply, Request, ToolContext};
 use futures_util::StreamExt;
 use serde_json::json;
 use std::time::Duration;
 
 use crate::silent_actor::silent;
-use crate::team::{With, odd_in_log, path, team};
+use crate::team::{With, odd_in_log, on_threads, path, team};
 
 /// `a` calls `b` and `c`; `b` calls itself ten levels deep, and waits.
 fn model() -> Scripted {
@@ -102,6 +102,52 @@ async fn a_call_that_a_tool_makes_ends_when_the_tool_polls_it() {
     };
     call.cancel_below(below);
     assert_eq!(&*call.await.unwrap().output, "done");
+}
+
+/// `a` calls `b` by a tool, which gives it this time. `b` has a tool that blocks an async thread, until
+/// the test has ended.
+fn run_with_a_blocked_thread(time: Duration, cancel: impl Fn(&Call, CallId) + Send + 'static) {
+    let model = Scripted::computed(|request: &Request| -> ScriptedReply {
+        match (&*request.agent.name, request.context.turns()) {
+            ("a", 0) => Reply::tool("ask", json!({})).into(),
+            ("a", _) => Reply::text("went on").into(),
+            _ => Reply::tool("block", json!({})).into(),
+        }
+    });
+    let ask = With("ask", move |context: ToolContext| async move {
+        let failed = context.caller.forward("b", "?").budget(Budget::new().time(time)).await.unwrap_err();
+        Ok(failed.to_string().into())
+    });
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let block = With("block", move |_: ToolContext| {
+        let _ = gate.lock().unwrap().recv();
+        std::future::ready(Ok("late".into()))
+    });
+    on_threads(2, async move {
+        let runtime = team(model, ["a", "b"]).tool(ask).tool(block).build().unwrap();
+        let mut call = runtime.user("u").forward("a", "go");
+        while let Some(event) = call.next_event().await {
+            match event.kind {
+                EventKind::ToolStart { call: tool } if &*tool.name == "block" => cancel(&call, event.call_id),
+                // The end of the tool that asked, although what it asked for still blocks its thread.
+                EventKind::ToolEnd { .. } => break,
+                _ => {}
+            }
+        }
+        assert_eq!(&*call.await.unwrap().output, "went on");
+        drop(release);
+    });
+}
+
+#[test]
+fn a_cancelled_call_below_is_not_held_up_by_a_blocked_thread() {
+    run_with_a_blocked_thread(Duration::MAX, |call, below| assert!(call.cancel_below(below)));
+}
+
+#[test]
+fn a_deadline_below_is_not_held_up_by_a_blocked_thread() {
+    run_with_a_blocked_thread(Duration::from_millis(200), |_, _| {});
 }
 
 #[tokio::test]
