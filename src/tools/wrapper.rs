@@ -121,18 +121,6 @@ impl InnerTool {
         running.await.unwrap_or_else(|panic| Err(format!("panicked: {panic}").into()))
     }
 
-    /// Runs the tool, and drops `guard` when the tool has ended: for a function that blocks and goes on after its call
-    /// was cancelled, that is later than the drop of this future.
-    pub(super) async fn call_with<G: Send + 'static>(
-        &self,
-        guard: G,
-        arguments: Arguments,
-        context: ToolContext,
-    ) -> Result<Content, ToolError> {
-        let guarded = Guarded { tool: Arc::clone(&self.tool), guard: parking_lot::Mutex::new(Some(guard)) };
-        Self { tool: Arc::new(guarded), name: Arc::clone(&self.name) }.call(arguments, context).await
-    }
-
     /// The name by which models call the tool.
     #[must_use]
     pub fn name(&self) -> &Name {
@@ -167,30 +155,6 @@ impl InnerTool {
 impl fmt::Debug for InnerTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("InnerTool").field(&self.name).finish()
-    }
-}
-
-/// A tool for one call, whose future holds a guard.
-struct Guarded<G> {
-    tool: Arc<dyn Tool>,
-    guard: parking_lot::Mutex<Option<G>>,
-}
-
-impl<G: Send + 'static> Tool for Guarded<G> {
-    fn spec(&self) -> ToolSpec {
-        self.tool.spec()
-    }
-
-    fn call(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
-        let guard = self.guard.lock().take();
-        Box::pin(async move {
-            let _guard = guard;
-            self.tool.call(arguments, context).await
-        })
-    }
-
-    fn blocking(&self) -> Blocking {
-        self.tool.blocking()
     }
 }
 

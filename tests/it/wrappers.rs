@@ -196,6 +196,35 @@ async fn a_function_that_blocks_keeps_its_place_until_it_has_ended_though_its_ca
     assert_eq!(running.await.unwrap(), "through");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_function_that_blocks_keeps_its_place_though_a_wrapper_inside_has_given_it_up() {
+    let wraps: [Wrap; 3] = [
+        |gate| Box::new(gate.timeout(SECOND).at_most(1).timeout(2 * SECOND)),
+        |gate| Box::new(Loud(InnerTool::new(gate.timeout(SECOND).only_for(["a"]))).at_most(1).timeout(2 * SECOND)),
+        |gate| Box::new(gate.timeout(SECOND).cached(SECOND).at_most(1).timeout(2 * SECOND)),
+    ];
+    for wrap in wraps {
+        let (gate, mut said, leave) = blocking_gate();
+        let runtime = team(model(), ["a"]).tool(wrap(Box::new(gate))).build().unwrap();
+        let running = spawned(&runtime, "a", "gate");
+        assert_eq!(heard(&mut said).await, "began");
+        assert_eq!(running.await.unwrap(), "Error: [gate] timed out after 1s");
+        assert_eq!(run(&runtime, "a", "gate").await, "Error: [gate] timed out after 2s", "it waits for the place");
+        assert!(said.try_recv().is_err(), "the second one did not begin");
+        leave.send(()).unwrap();
+        assert_eq!(heard(&mut said).await, "ended");
+        let running = spawned(&runtime, "a", "gate");
+        assert_eq!(heard(&mut said).await, "began");
+        leave.send(()).unwrap();
+        assert_eq!(heard(&mut said).await, "ended");
+        // Sooner than the time limit, because the test is never idle.
+        while !running.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(running.await.unwrap().to_lowercase(), "through");
+    }
+}
+
 #[test]
 fn a_call_that_waits_for_a_place_keeps_no_thread() {
     on_threads(1, async {
