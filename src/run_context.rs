@@ -118,6 +118,9 @@ pub(crate) trait Admission: Any + Send + Sync {
 
     /// The error of a limit for which everything below was cancelled.
     fn cancelled(&self) -> Option<CallError>;
+
+    /// Returns the number of calls and requests that were refused so far. It only grows.
+    fn refusals(&self) -> u64;
 }
 
 /// The meter of one request to a model, of which there may be several attempts.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) fn limit(forward: &mut Forward, budget: Budget) {
         settled: tokio::sync::Notify::new(),
         notify: OnceLock::new(),
         is_out_of_time: Arc::default(),
+        refusals: AtomicU64::new(0),
     };
     forward.run_mut().admission = Some(Arc::new(ledger));
 }
@@ -59,6 +60,8 @@ struct Ledger {
     settled: tokio::sync::Notify,
     notify: OnceLock<Notifier>,
     is_out_of_time: Arc<AtomicBool>,
+    /// The number of calls and requests that it refused.
+    refusals: AtomicU64,
 }
 
 #[derive(Default)]
@@ -195,6 +198,7 @@ impl Ledger {
         let price = self.budget.prices.get(&request.agent.model).copied();
         if price.is_none() && self.budget.limits.contains_key(&Resource::Cost) {
             let model = &request.agent.model;
+            self.refusals.fetch_add(1, Ordering::Relaxed);
             return Some(Err(CallError::failed(format!("the budget has no price for the model `{model}`"))));
         }
         let mut state = self.state.lock();
@@ -221,6 +225,7 @@ impl Ledger {
 
     /// Notifies observers of a limit that refuses something, and returns the error.
     fn refused(&self, what: Resource) -> CallError {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
         if what != Resource::Depth {
             self.notify(what, self.limit(what), true);
         }
@@ -288,6 +293,10 @@ impl Admission for Ledger {
     fn cancelled(&self) -> Option<CallError> {
         let out_of_time = self.chain().find(|ledger| ledger.is_out_of_time.load(Ordering::Acquire));
         out_of_time.map(|ledger| ledger.exceeded(Resource::Time))
+    }
+
+    fn refusals(&self) -> u64 {
+        self.chain().map(|ledger| ledger.refusals.load(Ordering::Relaxed)).sum()
     }
 }
 

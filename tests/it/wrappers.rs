@@ -511,6 +511,52 @@ async fn what_a_tool_makes_of_another_callers_budget_is_nobody_elses_and_not_kep
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_agent_says_because_of_another_callers_budget_is_nobody_elses_and_not_kept() {
+    let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
+        ("a", 0) => Reply::tool("asks", json!({})),
+        ("helper", 0) => Reply::call_agent("expert", "help"),
+        ("expert", _) => Reply::text("expertise"),
+        (_, _) => Reply::text(outputs(request).join(" | ")),
+    });
+    let asks = With("asks", |context: ToolContext| async move {
+        sleep(SECOND).await;
+        Ok(context.caller.call_agent("helper", "").await?)
+    });
+    let runtime = team(model, ["a", "helper", "expert"]).tool(asks.cached(60 * SECOND)).build().unwrap();
+    for budget in [Budget::new().calls(1), Budget::new().depth(1), Budget::new().requests(2)] {
+        let poor = async { runtime.user("poor").forward("a", "asks").budget(budget.clone()).await };
+        let rich = async {
+            sleep(SECOND / 2).await;
+            run(&runtime, "a", "asks").await
+        };
+        let (poor, rich) = tokio::join!(poor, rich);
+        assert!(!poor.is_ok_and(|report| report.output.contains("expertise")), "{budget:?}");
+        assert_eq!(rich, "expertise", "{budget:?}");
+        tokio::time::advance(60 * SECOND).await;
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_waits_for_a_thread_is_not_lost_with_the_caller_who_began_its_run() {
+    let (gate, mut said, leave) = blocking_gate();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let work = tool::blocking("work", "", move |_: NoArguments| count.fetch_add(1, Ordering::SeqCst).to_string());
+    let runtime = team(model(), ["a"]).blocking_threads(1).tool(gate).tool(work.cached(60 * SECOND)).build().unwrap();
+    let busy = spawned(&runtime, "a", "gate");
+    assert_eq!(heard(&mut said).await, "began");
+    let first = spawned(&runtime, "a", "work");
+    let_all_tasks_run().await;
+    let second = spawned(&runtime, "a", "work");
+    let_all_tasks_run().await;
+    first.abort();
+    let_all_tasks_run().await;
+    leave.send(()).unwrap();
+    assert_eq!((busy.await.unwrap(), second.await.unwrap()), ("through".into(), "0".into()));
+    assert_eq!(run(&runtime, "a", "work").await, "0", "it is kept");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_panics_is_a_failure_of_that_call_alone() {
     let cached = counted(&Arc::default()).cached(SECOND).keyed_by(|context| {
         assert!(context.get::<Tenant>().is_some(), "no tenant");

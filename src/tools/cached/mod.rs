@@ -23,6 +23,7 @@ use crate::error::CallError;
 use crate::event::EventKind;
 use crate::message::Forward;
 use crate::name::Name;
+use crate::run_context::Admission;
 use crate::tool_call::{Arguments, ToolError};
 use crate::tool_interface::{Tool, ToolContext};
 use crate::tools::wrapper::{InnerTool, ToolWrapper};
@@ -59,9 +60,10 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// **The [`ToolContext`]** is that of the caller that began the run, without the lent values. Progress is reported to
 /// that caller's observers alone, and agents are called in that caller's name and within its
 /// [budget](crate::Call::budget); a kept result costs nothing. When that caller is cancelled, its calls of agents end.
-/// If an agent's call was cancelled or exceeded a budget in a run, the result of the run, success or failure, is not
-/// kept and not given to the other callers: one of them begins a run of its own. A run that called no agent is not
-/// affected by a cancellation of that caller.
+/// If an agent's call was cancelled in a run, or its budget refused something to an agent or to one below it, the
+/// result of the run, success or failure, is not kept and not given to the other callers: one of them begins a run of
+/// its own. So it does where that caller was cancelled before a function that [blocks](crate::tool::blocking) had its
+/// thread. Any other run is not affected by a cancellation of that caller.
 ///
 /// **Each caller is [authorized](Tool::authorize)** by the tool inside before it gets a result.
 ///
@@ -202,8 +204,13 @@ impl Cached {
         if !lends {
             Arc::make_mut(&mut context.run).values.clear();
         }
-        let (caller, is_cancelled) = (context.caller.clone(), Arc::clone(is_cancelled));
-        ToolContext { caller: Caller(Arc::new(WatchedCaller { caller, lends, is_cancelled })), ..context }
+        let caller = WatchedCaller {
+            caller: context.caller.clone(),
+            lends,
+            admission: context.run.admission.clone(),
+            is_cancelled: Arc::clone(is_cancelled),
+        };
+        ToolContext { caller: Caller(Arc::new(caller)), ..context }
     }
 }
 
@@ -221,17 +228,20 @@ type Running = BoxFuture<'static, Ended>;
 #[derive(Clone)]
 struct Ended {
     result: Result<Content, ToolError>,
-    /// `true` if an agent's call was cancelled in the run, or exceeded a budget. The result is then meant for the caller
-    /// that began the run, if for any.
+    /// `true` if the caller that began the run was cancelled or limited in it, see [`WatchedCaller`]. The result is then
+    /// meant for that caller, if for any.
     is_cancelled: bool,
 }
 
-/// The caller that began a run. It notes when a call of an agent was cancelled or exceeded a budget, because the tool
-/// may turn that error into text, and then its result does not show it.
+/// The caller that began a run. It notes when a call of an agent was cancelled or its budget refused something below,
+/// because the tool or an agent may turn that error into text, and then the result does not show it. It also notes when
+/// work that blocks never began.
 struct WatchedCaller {
     caller: Caller,
     /// `true` if the agents that it calls see the values that its own callers lent.
     lends: bool,
+    /// Its limits, if it has any.
+    admission: Option<Arc<dyn Admission>>,
     is_cancelled: Arc<AtomicBool>,
 }
 
@@ -245,10 +255,13 @@ impl CallAgent for WatchedCaller {
     }
 
     fn send(&self, forward: Forward) -> BoxFuture<'static, Result<Content, CallError>> {
-        let is_cancelled = Arc::clone(&self.is_cancelled);
+        let (is_cancelled, admission) = (Arc::clone(&self.is_cancelled), self.admission.clone());
+        let refusals = move || admission.as_ref().map_or(0, |admission| admission.refusals());
+        let before = refusals();
         let see = move |answer: &Result<_, CallError>| {
             use CallError::{BudgetExceeded, Cancelled, ShutDown};
-            if matches!(answer, Err(Cancelled | ShutDown | BudgetExceeded { .. })) {
+            let is_refused = matches!(answer, Err(Cancelled | ShutDown | BudgetExceeded { .. }));
+            if is_refused || refusals() != before {
                 is_cancelled.store(true, Ordering::Relaxed);
             }
         };
@@ -260,7 +273,18 @@ impl CallAgent for WatchedCaller {
     }
 
     fn run_blocking(&self, work: ToolWork) -> ToolWork {
-        self.caller.0.run_blocking(work)
+        let (is_cancelled, has_begun) = (Arc::clone(&self.is_cancelled), Arc::new(AtomicBool::new(false)));
+        let begun = Arc::clone(&has_begun);
+        let work = async move {
+            begun.store(true, Ordering::Relaxed);
+            work.await
+        };
+        let see = move |_: &_| {
+            if !has_begun.load(Ordering::Relaxed) {
+                is_cancelled.store(true, Ordering::Relaxed);
+            }
+        };
+        self.caller.0.run_blocking(Box::pin(work)).inspect(see).boxed()
     }
 }
 
