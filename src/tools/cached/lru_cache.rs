@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::content::{AttachmentSource, Content};
+use crate::content::{Attachment, AttachmentSource, Content};
 
 /// The limits of the cache: the time and the amount that results are kept.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +45,11 @@ impl LruCache {
         Some(content)
     }
 
-    /// Keeps a result, if it fits. The least recently used results are removed to make room.
+    /// Keeps a result, if it fits and does not expire at once. The least recently used results are removed to make room.
     pub(super) fn insert(&mut self, key: &Arc<str>, content: &Content, bounds: &Bounds, now: Instant) {
         self.take(key);
         let bytes = key.len() + size(content);
-        if bytes > bounds.bytes {
+        if bytes > bounds.bytes || bounds.time_to_live.is_zero() {
             return;
         }
         let expires = now.checked_add(bounds.time_to_live);
@@ -76,9 +76,28 @@ impl LruCache {
 }
 
 fn size(content: &Content) -> usize {
-    let attachments = content.attachments.iter().map(|attachment| match &attachment.source {
-        AttachmentSource::Inline { base64, .. } => base64.len(),
-        AttachmentSource::Url { url } => url.len(),
+    let attachments = content.attachments.iter().map(|Attachment { source, name, .. }| {
+        let source = match source {
+            AttachmentSource::Inline { media_type, base64 } => media_type.len() + base64.len(),
+            AttachmentSource::Url { url } => url.len(),
+        };
+        source + name.as_ref().map_or(0, |name| name.len())
     });
     content.text.len() + attachments.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_expires_at_once_takes_no_room_and_what_never_does_is_kept() {
+        let (now, key) = (Instant::now(), Arc::from("key"));
+        for (time_to_live, kept) in [(Duration::ZERO, 0), (Duration::from_nanos(1), 1), (Duration::MAX, 1)] {
+            let mut cache = LruCache::default();
+            cache.insert(&key, &"text".into(), &Bounds { time_to_live, results: 9, bytes: 99 }, now);
+            assert_eq!((cache.kept.len(), cache.by_use.len(), cache.bytes), (kept, kept, 7 * kept), "{time_to_live:?}");
+            assert_eq!(cache.get("key", now).is_some(), kept == 1, "{time_to_live:?}");
+        }
+    }
 }
