@@ -360,6 +360,29 @@ async fn nobody_approves_a_call_of_its_own() {
 }
 
 #[tokio::test]
+async fn the_refusal_of_a_call_of_its_own_is_not_given_to_others_nor_a_result_of_others_to_it() {
+    let model = || {
+        Scripted::computed(|request: &Request| match (request.context.input(), request.context.turns()) {
+            ("go", 0) => Reply::tool("pay", json!({"euros": 1})),
+            ("go", _) => Reply::text(outputs(request).join(" | ")),
+            (_, _) => Reply::text("yes"),
+        })
+    };
+    let refused = "Error: [pay] not approved: `boss` cannot approve its own call";
+    let ran = Ran::default();
+    let tool = pay(&ran).approved_by("boss").cached(60 * SECOND);
+    let runtime = buyers(model()).tool(tool).build().unwrap();
+    let (own, others) = tokio::join!(runtime.run("boss", "go"), runtime.run("buyer", "go"));
+    assert_eq!((&*own.unwrap().output, &*others.unwrap().output), (refused, "paid 1"));
+    assert_eq!(&*runtime.run("boss", "go").await.unwrap().output, refused);
+    let (human, asked) = person(&["yes"]);
+    let tool = pay(&ran).approved_by("boss").approved_by("human");
+    let runtime = buyers(model()).user("human", "", human).tool(tool).build().unwrap();
+    assert_eq!(&*runtime.run("boss", "go").await.unwrap().output, refused);
+    assert_eq!((asked.lock().len(), ran.lock().len()), (0, 1), "nobody is asked about what cannot run");
+}
+
+#[tokio::test]
 async fn an_approver_whose_own_tool_needs_approval_is_asked_about_like_any_other() {
     let model = Scripted::computed(|request: &Request| match (&*request.agent.name, request.context.turns()) {
         ("buyer", 0) => Reply::tool("pay", json!({"euros": 1})),

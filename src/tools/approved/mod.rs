@@ -61,8 +61,8 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// answer of a person or an actor is a refusal, and the model reads it. Attachments of an answer are ignored.
 ///
 /// **No answer is a refusal:** no peer has that name, it failed, it dropped its reply port, or its time was over, see
-/// [`within`](Self::within). So is the approval of an agent for its own call: it is not asked. When the call of the tool
-/// is cancelled, so is the question.
+/// [`within`](Self::within). An agent cannot approve its own call: it is not asked, and gets no result that is kept
+/// around this tool. When the call of the tool is cancelled, so is the question.
 ///
 /// **One run.** A tool that failed with a [failure of the network](ToolErrorKind::Network) is not run again by itself:
 /// the model reads the failure, and its next call is another question. If the tool is removed or replaced while the peer
@@ -92,12 +92,9 @@ impl Approved {
     }
 
     async fn call(&self, arguments: Arguments, context: ToolContext) -> Result<Content, ToolError> {
-        self.inner.authorize(&context)?;
+        ToolWrapper::authorize(self, &context)?;
         self.inner.check(&arguments)?;
         let Self { by, .. } = self;
-        if key(by) == key(&context.agent) {
-            return Err(format!("not approved: `{by}` cannot approve its own call").into());
-        }
         let (question, decision) = self.decision(&arguments, &context).await;
         let approval = Approval {
             id: Arc::clone(&context.tool_call_id),
@@ -171,6 +168,15 @@ impl ToolWrapper for Approved {
 
     fn run(&self, arguments: Arguments, context: ToolContext) -> BoxFuture<'_, Result<Content, ToolError>> {
         Box::pin(self.call(arguments, context))
+    }
+
+    /// Refuses the peer itself, before a cache or another peer that must approve.
+    fn authorize(&self, context: &ToolContext) -> Result<(), ToolError> {
+        self.inner.authorize(context)?;
+        match key(&self.by) == key(&context.agent) {
+            true => Err(format!("not approved: `{}` cannot approve its own call", self.by).into()),
+            false => Ok(()),
+        }
     }
 }
 
