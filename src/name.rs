@@ -66,7 +66,8 @@ const JOINER: char = '\u{200d}';
 const BLANK: [char; 8] =
     ['\u{34f}', '\u{115f}', '\u{1160}', '\u{17b4}', '\u{17b5}', '\u{2800}', '\u{3164}', '\u{ffa0}'];
 
-fn is_variation(c: char) -> bool {
+/// Returns whether a character only selects how the one before it looks.
+pub(crate) fn is_variation(c: char) -> bool {
     matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
