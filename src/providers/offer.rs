@@ -36,6 +36,23 @@ pub(crate) fn name(own: &str) -> Cow<'_, str> {
 
 const MAX_NAME: usize = 64;
 
+/// The id of a tool call as it is sent: its own if the vendor accepts that, or else a replacement, which is the same for
+/// the call and its result. The ids of another vendor may have other characters, such as `functions.search:0`, or be
+/// longer.
+pub(crate) fn call_id(own: &str, is_accepted: bool) -> Cow<'_, str> {
+    if is_accepted {
+        return Cow::Borrowed(own);
+    }
+    let mut hasher = DefaultHasher::new();
+    own.hash(&mut hasher);
+    let mark = format!("_{:08x}", hasher.finish() as u32);
+    let stem = own.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    Cow::Owned(stem.take(MAX_CALL_ID - mark.len()).chain(mark.chars()).collect())
+}
+
+/// The longest id of a tool call that every vendor but Mistral accepts.
+pub(crate) const MAX_CALL_ID: usize = 64;
+
 fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -244,6 +244,35 @@ async fn a_conversation_that_ends_with_a_reply_is_sent_without_a_mark_there() {
 }
 
 #[tokio::test]
+async fn ids_of_another_vendors_tool_calls_are_replaced_where_the_api_refuses_them() {
+    let long = "x".repeat(300);
+    let ids = ["functions.look:0", "functions:look.0", "functions_look_0", "toolu_01-A", "a|b", "ü", "", &long];
+    let reply = |opaque| ChatMessage::Assistant {
+        text: None,
+        reasoning: None,
+        attachments: Vec::new(),
+        tool_calls: ids.iter().map(|id| call(id, "{}")).collect(),
+        opaque,
+    };
+    let kept = json!({"messages": ids.map(|_| json!({"type": "tool_use"}))});
+    for opaque in [None, Some(kept.into())] {
+        let mut said = vec![reply(opaque)];
+        said.extend(ids.iter().map(|id| result(id, "seen", false)));
+        let sent = messages(&said).await;
+        let texts = |blocks: &Value, key: &str| -> Vec<String> {
+            blocks.as_array().unwrap().iter().map(|block| block[key].as_str().unwrap().to_owned()).collect()
+        };
+        let called = texts(&sent[0]["content"], "id");
+        assert_eq!(called, texts(&sent[1]["content"], "tool_use_id"), "each result belongs to its call");
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        assert!(called.iter().all(|id| !id.is_empty() && id.chars().all(is_fine)), "{called:?}");
+        assert_eq!((&*called[2], &*called[3], &*called[7]), (ids[2], ids[3], ids[7]), "fine ones stay");
+        let different: std::collections::HashSet<_> = called.iter().collect();
+        assert_eq!(different.len(), ids.len(), "{called:?}");
+    }
+}
+
+#[tokio::test]
 async fn attachments_are_blocks() {
     use AttachmentKind::*;
     let content = Content::from("look")

@@ -733,6 +733,36 @@ async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
     }
 }
 
+#[tokio::test]
+async fn a_tool_call_whose_id_is_one_vendors_own_does_not_fail_at_the_fallback() {
+    let id = format!("functions.look:0|{}", "x".repeat(80));
+    let calls = [json!({"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}})];
+    let message = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    for second in [Responses, Messages] {
+        let busy = Answer::json(503, &json!({"error": {"message": "busy"}}));
+        let one = Server::start([Answer::json(200, &message), busy]).await;
+        let mut other = Server::start([Answer::json(200, &answer(second, None))]).await;
+        let runtime = Runtime::builder()
+            .provider("both", provider(Chat, &one.base_url).or(provider(second, &other.base_url)))
+            .agent(Agent::new("a", "Look.").model("m"))
+            .tool(tool::function("look", "Looks.", |_: NoArguments| async { "seen" }))
+            .build()
+            .unwrap();
+        assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done", "{second:?}");
+        let body = other.heard().await.body;
+        let (called, answered) = match second {
+            Messages => (&body["messages"][1]["content"][0]["id"], &body["messages"][2]["content"][0]["tool_use_id"]),
+            _ => (&body["input"][1]["call_id"], &body["input"][2]["call_id"]),
+        };
+        assert_eq!(called, answered, "{body}");
+        let called = called.as_str().unwrap();
+        assert!(
+            called.len() <= 64 && called.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+            "{body}"
+        );
+    }
+}
+
 #[cfg(feature = "prompt_tools")]
 #[tokio::test]
 async fn observers_see_the_body_of_each_attempt_if_content_is_recorded() {

@@ -119,7 +119,7 @@ pub(super) fn messages(
             }
             ChatMessage::Tool { id, output: ToolOutput { content, is_error }, .. } => {
                 let content = Blocks::of(content);
-                results.push(Block::ToolResult { tool_use_id: id, content, is_error: *is_error });
+                results.push(Block::ToolResult { tool_use_id: call_id(id), content, is_error: *is_error });
             }
         }
     }
@@ -286,12 +286,12 @@ enum Block<'a> {
         title: Option<&'a str>,
     },
     ToolUse {
-        id: &'a str,
+        id: Cow<'a, str>,
         name: Cow<'a, str>,
         input: &'a RawValue,
     },
     ToolResult {
-        tool_use_id: &'a str,
+        tool_use_id: Cow<'a, str>,
         content: Blocks<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
@@ -315,7 +315,7 @@ impl<'a> Block<'a> {
 
     fn call(call: &'a ToolCall) -> serde_json::Result<Self> {
         let input = json_object_or_empty(&call.arguments)?;
-        Ok(Self::ToolUse { id: &call.id, name: offer::name(&call.name), input })
+        Ok(Self::ToolUse { id: call_id(&call.id), name: offer::name(&call.name), input })
     }
 
     fn attachment(attachment: &'a Attachment) -> Self {
@@ -347,6 +347,13 @@ impl<'a> Block<'a> {
             },
         }
     }
+}
+
+/// The id of a tool call. The API [refuses](https://platform.claude.com/docs/en/api/messages) others than
+/// `^[a-zA-Z0-9_-]+$`.
+fn call_id(id: &str) -> Cow<'_, str> {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    offer::call_id(id, !id.is_empty() && id.bytes().all(is_fine))
 }
 
 /// The most bytes of an [image](https://platform.claude.com/docs/en/build-with-claude/vision) in base64.

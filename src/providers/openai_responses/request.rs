@@ -54,7 +54,7 @@ pub(super) fn messages(request: &Request, encoded: usize, list: &mut MessageList
                 }
             }
             ChatMessage::Tool { id, output, .. } => {
-                list.push(&Item::FunctionCallOutput { call_id: id, output: Text::of(&output.content) })?;
+                list.push(&Item::FunctionCallOutput { call_id: call_id(id), output: Text::of(&output.content) })?;
             }
         }
     }
@@ -70,7 +70,7 @@ fn write_kept_items(items: &[Value], tool_calls: &[ToolCall], list: &mut Message
                 let Some(call) = calls.next() else { continue };
                 // The recorded id is used: an id that occurred twice has been replaced.
                 let mut fields = fields.clone();
-                fields.insert("call_id".to_owned(), (*call.id).into());
+                fields.insert("call_id".to_owned(), call_id(&call.id).into());
                 fields.insert("name".to_owned(), offer::name(&call.name).into());
                 fields.insert("arguments".to_owned(), object_or_empty(&call.arguments).into());
                 list.push(&fields)?;
@@ -91,9 +91,16 @@ fn write_items(
         list.push(&Item::Message { role: "assistant", content: Text::Plain(text) })?;
     }
     for ToolCall { id, name, arguments, .. } in tool_calls {
-        list.push(&Item::FunctionCall { call_id: id, name: offer::name(name), arguments: object_or_empty(arguments) })?;
+        let (call_id, arguments) = (call_id(id), object_or_empty(arguments));
+        list.push(&Item::FunctionCall { call_id, name: offer::name(name), arguments })?;
     }
     Ok(())
+}
+
+/// The id of a tool call. The API [accepts](https://platform.openai.com/docs/api-reference/responses/create) 1 to 64
+/// characters.
+fn call_id(id: &str) -> Cow<'_, str> {
+    offer::call_id(id, (1..=offer::MAX_CALL_ID).contains(&id.chars().count()))
 }
 
 /// The value of `include` that makes a server understand reasoning that it has not stored.
@@ -145,8 +152,8 @@ enum Tool<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item<'a> {
     Message { role: &'static str, content: Text<'a> },
-    FunctionCall { call_id: &'a str, name: Cow<'a, str>, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: Text<'a> },
+    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    FunctionCallOutput { call_id: Cow<'a, str>, output: Text<'a> },
 }
 
 #[derive(Serialize)]
