@@ -404,6 +404,23 @@ async fn a_whole_message_becomes_the_same() {
 }
 
 #[tokio::test]
+async fn usage_with_fields_that_are_null_or_of_another_form_costs_no_reply() {
+    for details in [Value::Null, json!([]), json!(7), json!({"thinking_tokens": null})] {
+        let usage = json!({"input_tokens": 10, "output_tokens": 20, "cache_read_input_tokens": null,
+            "cache_creation_input_tokens": 3, "output_tokens_details": details});
+        let whole = json!({"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn", "usage": usage});
+        let mut stream = said("hello");
+        stream[0]["message"]["usage"] = usage.clone();
+        stream.extend(end("end_turn"));
+        stream[3]["usage"] = usage;
+        for answer in [Answer::json(200, &whole), Answer::events(events(&stream))] {
+            let usage = ask(answer).await.0.expect("a reply").usage.unwrap();
+            assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_write_tokens), (13, 20, 3), "{details}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn fault_5_a_stream_without_its_last_event_is_cut() {
     let finished = [said("whole"), vec![end("end_turn")[0].clone()]].concat();
     for events in [events(&said("whole")), events(&finished)] {

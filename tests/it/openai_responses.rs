@@ -227,6 +227,17 @@ async fn a_whole_response_becomes_a_reply() {
 }
 
 #[tokio::test]
+async fn details_of_the_usage_in_another_form_cost_no_reply() {
+    for details in [Value::Null, json!([]), json!(7)] {
+        let mut whole = response(&json!([message("Fine.")]));
+        whole["usage"]["input_tokens_details"] = details.clone();
+        whole["usage"]["output_tokens_details"] = details.clone();
+        let usage = ask(Answer::json(200, &whole)).await.0.expect("a reply").usage.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.cached_tokens), (36, 87, 0), "{details}");
+    }
+}
+
+#[tokio::test]
 async fn why_the_model_stopped() {
     let stopped = async |status: &str, details: Value| {
         let mut body = response(&json!([message("a")]));

@@ -113,7 +113,8 @@ struct TokenCounts {
     output_tokens: Tokens,
     cache_creation_input_tokens: Tokens,
     cache_read_input_tokens: Tokens,
-    output_tokens_details: OutputDetails,
+    #[serde(deserialize_with = "lenient")]
+    output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -297,7 +298,7 @@ impl Decoder {
         latest(&mut known.output_tokens, told.output_tokens);
         latest(&mut known.cache_creation_input_tokens, told.cache_creation_input_tokens);
         latest(&mut known.cache_read_input_tokens, told.cache_read_input_tokens);
-        latest(&mut known.output_tokens_details.thinking_tokens, told.output_tokens_details.thinking_tokens);
+        known.output_tokens_details = told.output_tokens_details.or(known.output_tokens_details);
         // The input tokens are only those after the last breakpoint:
         // https://platform.claude.com/docs/en/build-with-claude/prompt-caching
         let (cached, written) = (known.cache_read_input_tokens.count(), known.cache_creation_input_tokens.count());
@@ -307,7 +308,7 @@ impl Decoder {
             output_tokens: known.output_tokens.count(),
             cached_tokens: cached,
             cache_write_tokens: written,
-            reasoning_tokens: known.output_tokens_details.thinking_tokens.count(),
+            reasoning_tokens: known.output_tokens_details.unwrap_or_default().thinking_tokens.count(),
         });
     }
 }

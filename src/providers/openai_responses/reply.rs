@@ -79,7 +79,9 @@ enum Text<'a> {
 struct TokenCounts {
     input_tokens: Tokens,
     output_tokens: Tokens,
+    #[serde(deserialize_with = "lenient")]
     input_tokens_details: Option<InputDetails>,
+    #[serde(deserialize_with = "lenient")]
     output_tokens_details: Option<OutputDetails>,
 }
 
