@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tracing::{Instrument as _, Span};
 
 use crate::answer_delta::AnswerDeltas;
@@ -30,7 +31,7 @@ pub(crate) async fn request(
     if let Some(meter) = &meter {
         meter.reserve(request).await?;
     }
-    let attempts = CallAttempts { call, request, meter, is_next: AtomicBool::new(false) };
+    let attempts = CallAttempts { call, request, meter, is_next: AtomicBool::new(false), usage: Mutex::default() };
     let turn = request.context.turns() + 1;
     call.emit_to_streams(|| EventKind::ModelRequest { turn, model: Arc::clone(&agent.model) });
     let is_observed = call.scope.is_streamed();
@@ -71,6 +72,22 @@ struct CallAttempts<'a> {
     meter: Option<Box<dyn Meter>>,
     /// Whether an attempt has begun of which no piece has arrived: the answer begins anew.
     is_next: AtomicBool,
+    usage: Mutex<KnownUsage>,
+}
+
+/// The usage of the attempts of one request, as far as it is known.
+#[derive(Clone, Copy, Default)]
+struct KnownUsage {
+    /// That of the attempts that have ended.
+    settled: Option<Usage>,
+    /// That of the present attempt so far.
+    present: Option<Usage>,
+}
+
+impl KnownUsage {
+    fn of_all(self) -> Option<Usage> {
+        self.settled.into_iter().chain(self.present).reduce(std::ops::Add::add)
+    }
 }
 
 impl Attempts for CallAttempts<'_> {
@@ -83,8 +100,12 @@ impl Attempts for CallAttempts<'_> {
             Some(pause) => EventKind::ModelRetry { error: error.clone(), pause },
             None => EventKind::ModelFallback { error: error.clone() },
         });
+        let used = error.usage().map(|usage| usage.without(settled));
+        let mut usage = self.usage.lock();
+        *usage = KnownUsage { settled: KnownUsage { present: used, ..*usage }.of_all(), present: None };
+        drop(usage);
         let Some(meter) = &self.meter else { return Box::pin(std::future::ready(Ok(()))) };
-        meter.settle(error.usage().map(|usage| usage.without(settled)));
+        meter.settle(used);
         Box::pin(meter.reserve(self.request).map_err(move |refused| {
             let message = format!("{refused}; before, {error}");
             ProviderError { should_retry: Some(false), ..ProviderError::new(ProviderErrorKind::Other, message) }
@@ -98,7 +119,11 @@ impl Attempts for CallAttempts<'_> {
     }
 
     fn settled(&self) -> Usage {
-        self.meter.as_ref().map(|meter| meter.settled()).unwrap_or_default()
+        self.usage.lock().settled.unwrap_or_default()
+    }
+
+    fn usage_so_far(&self, usage: Usage) {
+        self.usage.lock().present = Some(usage);
     }
 }
 
@@ -133,9 +158,10 @@ impl ModelCallGuard<'_> {
 impl Drop for ModelCallGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let (usage, latency) = (self.deltas.known_usage(), self.begun.elapsed());
+            let (known, latency) = (*self.attempts.usage.lock(), self.begun.elapsed());
+            let usage = known.of_all();
             self.trace.iter().for_each(|trace| trace.abort(usage));
-            self.attempts.meter.iter().for_each(|meter| meter.settle(usage));
+            self.attempts.meter.iter().for_each(|meter| meter.settle(known.present));
             self.attempts.call.emit(|| EventKind::ModelAborted { usage, latency });
         }
     }

@@ -25,7 +25,9 @@ use crate::tool_call::ToolSpec;
 pub trait Provider: Send + Sync + 'static {
     /// Sends one request to the model.
     ///
-    /// A reply that is streamed may be passed to `deltas` piece by piece. The returned reply is complete all the same.
+    /// A reply that is streamed may be passed to `deltas` piece by piece. The returned reply is complete all the same. A
+    /// request that fails after a piece was shown is not sent again; put that part into
+    /// [`partial`](ProviderError::partial).
     fn reply<'a>(
         &'a self,
         request: &'a Request,
@@ -119,6 +121,8 @@ pub struct DeltaSink<'a> {
     pub(crate) attempts: Option<&'a dyn Attempts>,
     /// `true` while another provider is asked at once if this one fails.
     pub(crate) has_fallback: bool,
+    /// `true` once the present attempt has shown a piece of the reply to the observer.
+    pub(crate) has_shown: bool,
 }
 
 /// The attempts of one request to a model, as the call that makes it sees them.
@@ -128,6 +132,9 @@ pub(crate) trait Attempts: Send + Sync {
 
     /// The usage of the attempts that have ended.
     fn settled(&self) -> Usage;
+
+    /// Records the usage of the present attempt so far.
+    fn usage_so_far(&self, usage: Usage);
 
     /// Records the body that is sent for the present attempt.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nothing is sent"))]
@@ -169,7 +176,7 @@ impl<'a> DeltaSink<'a> {
     /// Returns a sink that drops the pieces.
     #[must_use]
     pub fn none() -> Self {
-        Self { observer: None, usage: None, attempts: None, has_fallback: false }
+        Self { observer: None, usage: None, attempts: None, has_fallback: false, has_shown: false }
     }
 
     /// Returns a sink for a provider that a wrapper asks for the same reply. It drops the pieces, unless it gets an
@@ -195,7 +202,7 @@ impl<'a> DeltaSink<'a> {
     /// ```
     #[must_use]
     pub fn inner(&self) -> Self {
-        Self { observer: None, usage: self.usage, ..*self }
+        Self { observer: None, usage: self.usage, has_shown: false, ..*self }
     }
 
     /// The same sink, which passes the pieces to `observer`.
@@ -250,6 +257,7 @@ impl<'a> DeltaSink<'a> {
     /// Passes on one more piece of the reply.
     pub fn delta(&mut self, delta: Delta) {
         if let Some(observer) = &mut self.observer {
+            self.has_shown = true;
             observer.delta(delta);
         }
     }
@@ -258,6 +266,9 @@ impl<'a> DeltaSink<'a> {
     /// value replaces the one before.
     pub fn usage_so_far(&mut self, usage: Usage) {
         self.usage = Some(usage);
+        if let Some(attempts) = self.attempts {
+            attempts.usage_so_far(usage);
+        }
         if let Some(observer) = &mut self.observer {
             observer.usage_so_far(usage);
         }

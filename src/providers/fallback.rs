@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 use super::attempts::{falls_back, next_attempt, settled, sum, with_spent};
-use crate::provider::{DeltaSink, Provider, ProviderError, Request};
+use crate::provider::{DeltaSink, Provider, ProviderError, ProviderInfo, Request};
 use crate::reply::Reply;
 
 /// A provider that asks a second one when the first one fails. It is made with
@@ -40,6 +40,8 @@ use crate::reply::Reply;
 /// [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks) for its
 /// thoughts, which is only sent to models before Claude 4.7, may refuse to go on with tool calls that another model made.
 ///
+/// [`info`](Provider::info) has what both have in common, so that no span names a server that was not asked.
+///
 /// [`function_calling`](Provider::function_calling) is `true` only if both can
 /// call functions. If one of them cannot, wrap that one in
 /// [`PromptTools`](crate::providers::prompt_tools::PromptTools), not the whole: `a.or(b.prompt_tools())`.
@@ -69,7 +71,7 @@ impl<A: Provider, B: Provider> Fallback<A, B> {
     async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let before = settled(deltas);
         let error = match self.ask_first(request, deltas).await {
-            Err(error) if falls_back(&error) => error,
+            Err(error) if falls_back(&error) && !deltas.has_shown => error,
             result => return result,
         };
         tracing::info!(
@@ -90,6 +92,7 @@ impl<A: Provider, B: Provider> Fallback<A, B> {
     async fn ask_first(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         let is_at_once = !self.retries_first;
         let had_fallback = std::mem::replace(&mut deltas.has_fallback, is_at_once);
+        deltas.has_shown = false;
         let deltas = WithFallback { deltas, had_fallback };
         self.first.reply(request, deltas.deltas).await
     }
@@ -121,6 +124,19 @@ impl<A: Provider, B: Provider> Provider for Fallback<A, B> {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (Some(true), Some(true)) => Some(true),
             _ => None,
+        }
+    }
+
+    fn info(&self) -> ProviderInfo {
+        fn common<T: PartialEq>(first: Option<T>, second: Option<T>) -> Option<T> {
+            first.filter(|first| second.is_some_and(|second| *first == second))
+        }
+        let (first, second) = (self.first.info(), self.second.info());
+        ProviderInfo {
+            name: common(first.name, second.name),
+            address: common(first.address, second.address),
+            port: common(first.port, second.port),
+            streams: common(first.streams, second.streams),
         }
     }
 }

@@ -93,7 +93,9 @@ impl<P: Provider> Retry<P> {
                 Err(error) => error,
             };
             let has_fallback = deltas.has_fallback && falls_back(&error);
-            let Some(pause) = self.pause(&error, tries).filter(|_| !has_fallback) else {
+            // After an empty reply the model may reason again.
+            let has_shown = deltas.has_shown && error.kind != ProviderErrorKind::EmptyResponse;
+            let Some(pause) = (!has_fallback && !has_shown).then(|| self.pause(&error, tries)).flatten() else {
                 return Err(final_error(error, spent));
             };
             tracing::info!(
@@ -113,6 +115,7 @@ impl<P: Provider> Retry<P> {
             false => self.limiter.acquire().await,
         };
         let permit = acquired.map_err(not_asked)?;
+        deltas.has_shown = false;
         let result = self.inner.reply(request, deltas).await;
         match &result {
             Ok(_) => permit.succeeded(),

@@ -1,6 +1,7 @@
 //! Providers that ask another one when the first fails, and providers around providers. Time is paused.
 #![cfg(all(feature = "http", feature = "prompt_tools"))]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -134,6 +135,17 @@ async fn a_fallback_may_wait_for_the_retries_of_the_first_provider() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_that_makes_another_provider_be_asked_uses_up_no_retry() {
+    let model = Model::fails(error(Overloaded));
+    let first = Arc::new(model.clone().retry());
+    for _ in 0..50 {
+        ask(&Arc::clone(&first).or(Model::says("second"))).await.unwrap();
+    }
+    ask(&first).await.unwrap_err();
+    assert_eq!(model.attempts(), 50 + 3, "it still has its two retries");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_asked_to_wait_is_left_alone_and_nobody_waits_for_it() {
     let wait = ProviderError { retry_after: Some(30 * SECOND), ..error(RateLimited) };
     let first = Model::new([Err(wait), Ok(Reply::text("first"))]);
@@ -208,6 +220,56 @@ async fn retries_inside_prompt_tools_count_although_its_deltas_are_rewritten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_all_attempts_of_a_cancelled_call_have_cost_is_known() {
+    /// Fails once, and then never ends. Each attempt says what it has cost so far.
+    struct Paying(AtomicUsize, Option<u64>);
+    impl Provider for Paying {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            deltas: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
+                deltas.usage_so_far(usage(100));
+                return std::future::ready(Err(paid(Overloaded, 100))).boxed();
+            }
+            self.1.into_iter().for_each(|tokens| deltas.usage_so_far(usage(tokens)));
+            deltas.delta(Delta::Reasoning("hm".into()));
+            std::future::pending().boxed()
+        }
+    }
+    for (second, total) in [(Some(7), 107), (None, 100)] {
+        for is_limited in [false, true] {
+            let paying = || Arc::new(Paying(AtomicUsize::new(0), second));
+            let shared = paying();
+            let providers: [Box<dyn Provider>; 5] = [
+                Box::new(Arc::clone(&shared).or(shared)),
+                Box::new(paying().retry()),
+                Box::new(paying().retry().or(Model::says("never")).after_retries()),
+                Box::new(paying().retry().prompt_tools()),
+                Box::new(Model::fails(paid(Overloaded, 0)).or(paying().retry()).prompt_tools().retry()),
+            ];
+            for (nth, provider) in providers.into_iter().enumerate() {
+                let runtime = team(provider, ["a"]).build().unwrap();
+                let mut call = runtime.user("u").forward("a", "go");
+                if is_limited {
+                    call = call.budget(Budget::new());
+                }
+                while let Some(event) = call.next_event().await {
+                    if let EventKind::ModelDelta { .. } = event.kind {
+                        call.cancel();
+                    }
+                }
+                let failed = call.await.unwrap_err();
+                assert_eq!(failed.log.usage(), usage(total), "provider {nth}");
+                let is_counted = second.is_none() || failed.used().is_none_or(|used| used.tokens == total);
+                assert!(is_counted, "provider {nth}: {:?}", failed.used());
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_call_asks_no_further_provider() {
     struct Never;
     impl Provider for Never {
@@ -262,6 +324,53 @@ fn function_calling_is_what_all_providers_inside_can() {
     check(can(true).or(Scripted::new()), None);
     check(Scripted::new().or(can(false)), Some(false));
     check(can(false).prompt_tools().or(can(true)), Some(true));
+}
+
+#[test]
+fn what_is_known_of_the_server_is_what_all_providers_inside_agree_on() {
+    let of = |url: &str| OpenAi::keyless(url);
+    let one = || of("https://api.openai.com/v1");
+    let known = one().info();
+    assert_eq!(one().or(one().model("other")).info(), known);
+    let info = one().or(of("https://eu.api.openai.com/v1")).or(one()).info();
+    assert_eq!((info.name, info.address, info.port), (known.name.clone(), None, known.port));
+    let info = one().or(Anthropic::new("key")).info();
+    assert_eq!((info.name, info.address, info.port), (None, None, known.port));
+    assert_eq!(one().or(Scripted::new()).info(), Scripted::new().info());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_has_shown_a_piece_is_not_asked_again_nor_replaced_though_its_error_has_no_part() {
+    struct Shows(Delta, ProviderErrorKind);
+    impl Provider for Shows {
+        fn reply<'a>(
+            &'a self,
+            _: &'a Request,
+            deltas: &'a mut DeltaSink<'_>,
+        ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+            deltas.delta(self.0.clone());
+            std::future::ready(Err(error(self.1))).boxed()
+        }
+    }
+    let text = || Delta::Text("half".into());
+    let call = Delta::ToolCall { index: 0, name: "look".into(), arguments: "".into() };
+    for (delta, kind) in [(text(), Connection), (Delta::Reasoning("hm".into()), Truncated), (call, Overloaded)] {
+        let second = Model::says("whole");
+        let providers: [Box<dyn Provider>; 3] = [
+            Box::new(Shows(delta.clone(), kind).retry()),
+            Box::new(Shows(delta.clone(), kind).or(second.clone())),
+            Box::new(Shows(delta.clone(), kind).retry().or(second.clone()).retry().or(second.clone())),
+        ];
+        for provider in providers {
+            let mut shown = Vec::new();
+            let mut observer = |delta| shown.push(delta);
+            let failed = provider.reply(&request(), &mut DeltaSink::to(&mut observer)).await.unwrap_err();
+            assert_eq!((failed.kind, second.attempts()), (kind, 0));
+            assert_eq!(shown, [delta.clone()], "no piece is shown twice");
+        }
+        // Nothing is shown to nobody.
+        assert_eq!(ask(&Shows(delta, kind).or(second)).await.unwrap().text.as_deref(), Some("whole"));
+    }
 }
 
 #[tokio::test]
