@@ -36,7 +36,9 @@ use crate::reply::Reply;
 ///
 /// **The same request** goes to the second one: name a model that it knows with
 /// [`ProviderExt::model`](crate::ProviderExt::model). Data that the other vendor needs back, such as signed reasoning,
-/// is not sent to it; see [`Reply::opaque`]. Claude with a
+/// is not sent to it; see [`Reply::opaque`]. To a server of the same format it is sent, because the platforms of one
+/// vendor understand each other's; if the server refuses it, as another organization or model does, the request is sent
+/// once more without it. That is one more request in each turn until the end of the call. Claude with a
 /// [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks) for its
 /// thoughts, which is only sent to models before Claude 4.7, may refuse to go on with tool calls that another model made.
 ///

@@ -9,7 +9,7 @@ use agentouto::providers::openai::{OpenAi, Profile};
 use agentouto::providers::openai_responses::OpenAiResponses;
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Attachment, AttachmentKind, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
+    Agent, Attachment, AttachmentKind, Budget, ChatMessage, Content, Delta, DeltaSink, Effort, Provider, ProviderError,
     ProviderExt, Reasoning, Reply, Request, Runtime, StopReason, ToolCall, ToolOutput, ToolSpec,
 };
 use serde_json::{Value, json};
@@ -729,6 +729,46 @@ async fn what_one_vendor_needs_back_is_not_sent_to_the_fallback() {
             assert_eq!(&*runtime.run("a", "Go on.").await.unwrap().output, "done", "{first:?}, then {second:?}");
             let body = other.heard().await.body.to_string();
             assert!(body.contains("seen") && !body.contains(foreign), "{first:?}, then {second:?}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_of_the_same_format_refuses_to_get_back_is_left_out_and_the_call_goes_on() {
+    let refusals = [
+        (Responses, "The encrypted content gAAA...Rg== could not be verified."),
+        (Messages, "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        (Gemini, "Thought signature is not valid."),
+    ];
+    for (wire, refusal) in refusals {
+        let foreign = "of-the-first-server";
+        let mut call = answer(wire, Some("look"));
+        match wire {
+            Responses => call["output"][0]["encrypted_content"] = json!(foreign),
+            Messages => call["content"][0]["signature"] = json!(foreign),
+            _ => call["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = json!(foreign),
+        }
+        let busy = Answer::json(503, &json!({"error": {"message": "busy"}}));
+        let refused = || Answer::json(400, &json!({"error": {"type": "invalid_request_error", "message": refusal}}));
+        let one = Server::start([Answer::json(200, &call), busy]).await;
+        let mut other = Server::start([refused(), Answer::json(200, &answer(wire, None)), refused(), refused()]).await;
+        let runtime = Runtime::builder()
+            .provider("both", provider(wire, &one.base_url).or(provider(wire, &other.base_url)))
+            .agent(Agent::new("a", "Look.").model("m"))
+            .tool(tool::function("look", "Looks.", |_: NoArguments| async { "seen" }))
+            .build()
+            .unwrap();
+        let report = runtime.user("u").forward("a", "Go on.").budget(Budget::new().requests(4)).await.unwrap();
+        assert_eq!((&*report.output, report.used().unwrap().requests), ("done", 4), "{wire:?}");
+        let (first, second) = (other.heard().await.body.to_string(), other.heard().await.body.to_string());
+        assert!(first.contains(foreign) && second.contains("seen") && !second.contains(foreign), "{wire:?}: {second}");
+        // A request that has nothing of the kind is sent once, and what is refused without it is not sent again.
+        let mut messages = vec![ChatMessage::user("x")];
+        for _ in 0..2 {
+            let asked = request(Agent::new("a", ""), "", &messages, &[]);
+            let failed = provider(wire, &other.base_url).reply(&asked, &mut DeltaSink::none()).await.unwrap_err();
+            assert!(failed.message.contains(refusal), "{failed}");
+            messages.push(recorded(Reply::text("y")));
         }
     }
 }

@@ -1,7 +1,9 @@
-//! One attempt to get a reply over HTTP. All vendors use [`Endpoint::ask`], with and without streaming.
+//! One attempt to get a reply over HTTP, or two where data of another server is refused. All vendors use [`Endpoint::ask`], with and without streaming.
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -15,6 +17,7 @@ use super::forbidden;
 use super::reply_builder::ReplyBuilder;
 use super::sse;
 use super::wire_format::{DecodeError, Decoded, Decoder, WireFormat};
+use crate::context::{ChatMessage, Context};
 use crate::provider::{DeltaSink, Provider, ProviderError, ProviderErrorKind, Request};
 use crate::providers::offer::ToolNames;
 use crate::reply::Reply;
@@ -32,7 +35,21 @@ pub(crate) struct Endpoint<W: WireFormat> {
 }
 
 impl<W: WireFormat> Endpoint<W> {
+    /// Sends a request. If the server refuses data that came from another server of the same format, or from another
+    /// model, the request is sent once more without it: the model then reasons again.
     async fn ask(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
+        let error = match self.ask_once(request, deltas).await {
+            Err(error) if refuses_opaque(&error) => error,
+            result => return result,
+        };
+        let Some(context) = without_opaque(&request.context) else { return Err(error) };
+        deltas.retry(&error, Duration::ZERO).await?;
+        let Request { call_id, agent, tools, .. } = request;
+        let request = Request { call_id: *call_id, agent: Arc::clone(agent), context, tools: Arc::clone(tools) };
+        self.ask_once(&request, deltas).await
+    }
+
+    async fn ask_once(&self, request: &Request, deltas: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
         forbidden::check()?;
         let expect = match self.streaming {
             Streaming::WhenObserved if deltas.is_observed() => ResponseMode::EventStream,
@@ -146,6 +163,29 @@ impl<W: WireFormat> Endpoint<W> {
             }
         }
     }
+}
+
+/// Returns whether the server refuses signed or encrypted reasoning, as OpenAI (`The encrypted content … could not be
+/// verified`), Anthropic (``Invalid `signature` in `thinking` block``) and Google (`Thought signature is not valid`) do
+/// when another organization, server or model made it.
+fn refuses_opaque(error: &ProviderError) -> bool {
+    let said = error.message.to_lowercase();
+    let is_encrypted = said.contains("encrypted content") && said.contains("could not be verified");
+    let is_signed = said.contains("signature") && (said.contains("thinking") || said.contains("thought"));
+    error.kind == ProviderErrorKind::InvalidRequest && (is_encrypted || is_signed)
+}
+
+/// A copy of a conversation without the data that servers get back, see [`Reply::opaque`]; `None` if it has none.
+fn without_opaque(context: &Context) -> Option<Context> {
+    let mut has_opaque = false;
+    let stripped = context.messages().cloned().map(|mut message| {
+        if let ChatMessage::Assistant { opaque, .. } = &mut message {
+            has_opaque |= opaque.take().is_some();
+        }
+        message
+    });
+    let stripped = Context::with_messages(context.system(), stripped.collect::<Vec<_>>());
+    has_opaque.then_some(stripped)
 }
 
 /// Adds a hint to an error that mentions a setting of the request, or a key within one.
