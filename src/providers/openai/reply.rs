@@ -50,6 +50,9 @@ struct Choice<'a> {
     delta: Option<Message<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient")]
     finish_reason: Option<Str<'a>>,
+    // Moonshot puts the usage of a stream here.
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<TokenCounts>,
     // OpenRouter puts an error of the server behind it here.
     error: Option<Value>,
 }
@@ -171,6 +174,8 @@ struct TokenCounts {
     completion_tokens_details: Option<CompletionDetails>,
     prompt_cache_hit_tokens: Tokens,
     num_cached_tokens: Tokens,
+    // Moonshot: https://platform.kimi.ai/docs/api/chat
+    cached_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -179,6 +184,8 @@ struct PromptDetails {
     cached_tokens: Tokens,
     // OpenRouter: https://openrouter.ai/docs/use-cases/usage-accounting
     cache_write_tokens: Tokens,
+    // Alibaba: https://www.alibabacloud.com/help/en/model-studio/qwen-api-via-openai-chat-completions
+    cache_creation_input_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -258,11 +265,12 @@ impl Decoder {
         let Completion { choices, usage, id, model, error, object, message, code } = completion;
         builder.identify(id.as_deref(), model.as_deref());
         let is_known = choices.is_some() || usage.is_some();
+        // More than one choice is sent only on request.
+        let mut choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
+        let usage = usage.or_else(|| choice.as_mut()?.usage.take());
         if let Some(usage) = usage.and_then(Option::<Usage>::from) {
             builder.set_usage(usage);
         }
-        // More than one choice is sent only on request.
-        let choice = choices.into_iter().flatten().find(|choice| choice.index.0.unwrap_or(0) == self.choice);
         let failed = choice.and_then(|choice| self.take_choice(choice, builder));
         match error_in(error).or(failed) {
             Some(error) => Err(DecodeError::Reported(ErrorBody::reported(&json!({ "error": error })))),
@@ -487,7 +495,9 @@ impl From<TokenCounts> for Option<Usage> {
         counts.prompt_tokens.0.or(counts.completion_tokens.0)?;
         let (input, output) = (counts.prompt_tokens.count(), counts.completion_tokens.count());
         let details = counts.prompt_tokens_details.unwrap_or_default();
-        let cached = details.cached_tokens.0.or(counts.prompt_cache_hit_tokens.0).or(counts.num_cached_tokens.0);
+        let beside = [counts.prompt_cache_hit_tokens, counts.num_cached_tokens, counts.cached_tokens];
+        let cached = details.cached_tokens.0.or_else(|| beside.into_iter().find_map(|tokens| tokens.0));
+        let written = details.cache_write_tokens.0.or(details.cache_creation_input_tokens.0);
         let reasoning = counts.completion_tokens_details.unwrap_or_default().reasoning_tokens.count();
         // xAI does not include the tokens of reasoning in those of the completion.
         let with_reasoning = output.saturating_add(reasoning);
@@ -496,7 +506,7 @@ impl From<TokenCounts> for Option<Usage> {
             input_tokens: input,
             output_tokens: if is_beside { with_reasoning } else { output },
             cached_tokens: cached.unwrap_or(0),
-            cache_write_tokens: details.cache_write_tokens.count(),
+            cache_write_tokens: written.unwrap_or(0),
             reasoning_tokens: reasoning,
         })
     }

@@ -89,9 +89,14 @@ fn chat_usages(usage: &Value) -> Vec<Option<Usage>> {
     let written = most(&["/completion_tokens"]);
     let rest = count("/total_tokens").and_then(|total| total.checked_sub(input_tokens)).unwrap_or(written);
     let reasoning_tokens = most(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    let cached_tokens =
-        most(&["/prompt_tokens_details/cached_tokens", "/num_cached_tokens", "/prompt_cache_hit_tokens"]);
-    let cache_write_tokens = most(&["/prompt_tokens_details/cache_write_tokens"]);
+    let cached_tokens = most(&[
+        "/prompt_tokens_details/cached_tokens",
+        "/num_cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cached_tokens",
+    ]);
+    let cache_write_tokens =
+        most(&["/prompt_tokens_details/cache_write_tokens", "/prompt_tokens_details/cache_creation_input_tokens"]);
     let told = |output_tokens| {
         Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens })
     };

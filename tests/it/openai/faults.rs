@@ -504,6 +504,17 @@ async fn fault_39_usage_is_what_the_server_said_last() {
                 "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5}}})],
             usage(9, 1).map(|usage| Usage { cached_tokens: 4, cache_write_tokens: 5, ..usage }),
         ),
+        (
+            vec![json!({"choices": [{"index": 0, "delta": {}, "usage": {"prompt_tokens": 9, "completion_tokens": 1,
+                "cached_tokens": 4}}]})],
+            usage(9, 1).map(|usage| Usage { cached_tokens: 4, ..usage }),
+        ),
+        (
+            vec![json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 5}}})],
+            usage(9, 1).map(|usage| Usage { cache_write_tokens: 5, ..usage }),
+        ),
+        (vec![used(json!(3), json!(2)), json!({"choices": [{"delta": {}, "usage": 7}]})], usage(3, 2)),
     ] {
         let stream = said("a") + &chunks(&[finish("stop")]) + &chunks(&told);
         let server = Server::start([Answer::events(stream)]).await;
