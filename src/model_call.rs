@@ -75,19 +75,11 @@ struct CallAttempts<'a> {
     usage: Mutex<KnownUsage>,
 }
 
-/// The usage of the attempts of one request, as far as it is known.
-#[derive(Clone, Copy, Default)]
-struct KnownUsage {
-    /// That of the attempts that have ended.
-    settled: Option<Usage>,
-    /// That of the present attempt so far.
-    present: Option<Usage>,
-}
+/// The usage of the attempts of one request that have ended, and that of the present one so far, where they are known.
+type KnownUsage = (Option<Usage>, Option<Usage>);
 
-impl KnownUsage {
-    fn of_all(self) -> Option<Usage> {
-        self.settled.into_iter().chain(self.present).reduce(std::ops::Add::add)
-    }
+fn sum((ended, present): KnownUsage) -> Option<Usage> {
+    ended.into_iter().chain(present).reduce(std::ops::Add::add)
 }
 
 impl Attempts for CallAttempts<'_> {
@@ -101,9 +93,8 @@ impl Attempts for CallAttempts<'_> {
             None => EventKind::ModelFallback { error: error.clone() },
         });
         let used = error.usage().map(|usage| usage.without(settled));
-        let mut usage = self.usage.lock();
-        *usage = KnownUsage { settled: KnownUsage { present: used, ..*usage }.of_all(), present: None };
-        drop(usage);
+        let ended = self.settled();
+        *self.usage.lock() = (sum((ended, used)), None);
         let Some(meter) = &self.meter else { return Box::pin(std::future::ready(Ok(()))) };
         meter.settle(used);
         Box::pin(meter.reserve(self.request).map_err(move |refused| {
@@ -118,12 +109,12 @@ impl Attempts for CallAttempts<'_> {
         }
     }
 
-    fn settled(&self) -> Usage {
-        self.usage.lock().settled.unwrap_or_default()
+    fn settled(&self) -> Option<Usage> {
+        self.usage.lock().0
     }
 
     fn usage_so_far(&self, usage: Usage) {
-        self.usage.lock().present = Some(usage);
+        self.usage.lock().1 = Some(usage);
     }
 }
 
@@ -141,7 +132,9 @@ impl ModelCallGuard<'_> {
         self.is_over = true;
         self.trace.iter().for_each(|trace| trace.end(reply));
         if let Some(meter) = &self.attempts.meter {
-            meter.settle_all(reply.as_ref().map_or_else(ProviderError::usage, |reply| reply.usage));
+            let settled = self.attempts.settled().unwrap_or_default();
+            let used = reply.as_ref().map_or_else(ProviderError::usage, |reply| reply.usage);
+            meter.settle(used.map(|used| used.without(settled)));
         }
         self.attempts.call.emit(|| match reply {
             Ok(reply) => EventKind::ModelReply {
@@ -159,9 +152,9 @@ impl Drop for ModelCallGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (known, latency) = (*self.attempts.usage.lock(), self.begun.elapsed());
-            let usage = known.of_all();
+            let usage = sum(known);
             self.trace.iter().for_each(|trace| trace.abort(usage));
-            self.attempts.meter.iter().for_each(|meter| meter.settle(known.present));
+            self.attempts.meter.iter().for_each(|meter| meter.settle(known.1));
             self.attempts.call.emit(|| EventKind::ModelAborted { usage, latency });
         }
     }

@@ -130,8 +130,8 @@ pub(crate) trait Attempts: Send + Sync {
     /// Ends the present attempt and begins the next one, which the limits of callers must admit.
     fn next<'a>(&'a self, next: NextAttempt<'a>) -> BoxFuture<'a, Result<(), ProviderError>>;
 
-    /// The usage of the attempts that have ended.
-    fn settled(&self) -> Usage;
+    /// The usage of the attempts that have ended, as far as it is known.
+    fn settled(&self) -> Option<Usage>;
 
     /// Records the usage of the present attempt so far.
     fn usage_so_far(&self, usage: Usage);

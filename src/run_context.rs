@@ -137,12 +137,6 @@ pub(crate) trait Meter: Send + Sync {
 
     /// Counts what the attempt used that was reserved last. `None`: it is not known, and counts as estimated.
     fn settle(&self, used: Option<Usage>);
-
-    /// What was counted so far.
-    fn settled(&self) -> Usage;
-
-    /// Counts what is left of what all attempts used.
-    fn settle_all(&self, used: Option<Usage>);
 }
 
 /// Takes the notice that a limit is nearly or wholly used.

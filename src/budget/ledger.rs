@@ -328,8 +328,6 @@ struct LedgerMeter {
 #[derive(Default)]
 struct MeterState {
     reserved: Vec<Reserved>,
-    /// The usage of the attempts before, as far as it was known.
-    settled: Usage,
     refused: Option<CallError>,
 }
 
@@ -358,19 +356,8 @@ impl Meter for LedgerMeter {
     }
 
     fn settle(&self, used: Option<Usage>) {
-        let mut state = self.state.lock();
-        state.settled = state.settled + used.unwrap_or_default();
-        let reserved = std::mem::take(&mut state.reserved);
-        drop(state);
+        let reserved = std::mem::take(&mut self.state.lock().reserved);
         reserved.into_iter().for_each(|mut reserved| reserved.settle(used));
-    }
-
-    fn settled(&self) -> Usage {
-        self.state.lock().settled
-    }
-
-    fn settle_all(&self, used: Option<Usage>) {
-        self.settle(used.map(|used| used.without(self.settled())));
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn falls_back(error: &ProviderError) -> bool {
 
 /// The usage of the attempts of a call that have ended.
 pub(super) fn settled(deltas: &DeltaSink<'_>) -> Usage {
-    deltas.attempts.map_or_else(Usage::default, |attempts| attempts.settled())
+    deltas.attempts.and_then(|attempts| attempts.settled()).unwrap_or_default()
 }
 
 /// Announces the next attempt of a wrapper, after an attempt that began when `before` was settled. What was settled
