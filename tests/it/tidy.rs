@@ -221,7 +221,7 @@ fn the_core_stays_small() {
         .filter(|(name, _)| core.contains(&module(name)))
         .map(|(_, code)| code.lines().filter(|line| !line.trim().is_empty()).count())
         .sum();
-    assert!(lines < 4_400, "floors 0 to 2 have {lines} lines of code");
+    assert!(lines < 4_450, "floors 0 to 2 have {lines} lines of code");
 }
 
 #[test]
