@@ -4,6 +4,7 @@
 //! kept if it fits the schema as it was.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value, json};
 
@@ -13,12 +14,14 @@ use super::pattern;
 const MAX_DEPTH: usize = 4;
 /// The maximum further depth.
 const MAX_LEAN_DEPTH: usize = 32;
-/// The maximum number of steps for one example. The copy of a value of a schema is a step.
+/// The maximum number of steps for one example. The copy of a value of a schema is a step, and so is each piece of a text.
 const MAX_STEPS: usize = 300_000;
 /// The maximum depth of a schema; serde_json reads none that is deeper.
 const MAX_SCHEMA_DEPTH: usize = 128;
 /// The maximum number of schemas that are merged into one.
 const MAX_MERGED: usize = 200;
+/// The maximum number of choices within one another. A choice may lead to itself.
+const MAX_CHOICES: usize = 100;
 /// The maximum length of an array, of a text and of a list of properties.
 const MAX_LENGTH: usize = 10_000;
 
@@ -28,7 +31,7 @@ pub(crate) fn example(schema: &Value) -> Value {
     if size_and_depth(schema).1 > MAX_SCHEMA_DEPTH {
         return json!({});
     }
-    let maker = Maker { root: schema, steps: Cell::new(MAX_STEPS), variant: Cell::new(0) };
+    let maker = Maker { root: schema, steps: Cell::new(MAX_STEPS), choices: Cell::new(0), variant: Cell::new(0) };
     let fitting = maker.make(schema, MAX_DEPTH, Mode::Full);
     maker.steps.set(MAX_STEPS);
     fitting.or_else(|| maker.make(schema, MAX_DEPTH, Mode::Loose)).unwrap_or_default()
@@ -49,6 +52,8 @@ struct Maker<'a> {
     root: &'a Value,
     /// The number of steps that are left.
     steps: Cell<usize>,
+    /// The number of choices that are being made, each within the one before.
+    choices: Cell<usize>,
     /// The number of the value among those that must differ.
     variant: Cell<usize>,
 }
@@ -141,16 +146,25 @@ impl Maker<'_> {
         is_fit: Check<'_>,
     ) -> Option<Value> {
         let Some((branches, others)) = choices.split_first() else { return self.build(&merged, depth, mode, is_fit) };
+        if self.choices.get() == MAX_CHOICES {
+            return None;
+        }
+        self.choices.update(|choices| choices + 1);
         let is_null = |branch: &&Value| mode == Mode::Full && branch["type"] == "null";
         let (last, first): (Vec<_>, Vec<_>) = branches.iter().partition(is_null);
-        first.into_iter().chain(last).find_map(|branch| {
+        let made = first.into_iter().chain(last).find_map(|branch| {
+            if self.steps.get() == 0 {
+                return None;
+            }
             if !self.spend(merged.values().chain(others.iter().flatten()).map(|value| size_and_depth(value).0).sum()) {
                 return None;
             }
             let (mut merged, mut choices) = (merged.clone(), others.to_vec());
             self.merge(branch, &mut merged, &mut choices)?;
             self.choose(merged, &choices, depth, mode, is_fit)
-        })
+        });
+        self.choices.update(|choices| choices - 1);
+        made
     }
 
     fn build(&self, schema: &Merged, depth: usize, mode: Mode, is_fit: Check<'_>) -> Option<Value> {
@@ -182,20 +196,25 @@ impl Maker<'_> {
     fn strings(&self, schema: &Merged) -> Vec<String> {
         let (min, variant) = (size(schema, "minLength").unwrap_or(0).min(MAX_LENGTH), self.variant.get());
         let mut texts = Vec::new();
-        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+        let pattern = schema.get("pattern").and_then(Value::as_str);
+        if !self.spend(pieces(min) + pattern.map_or(0, |pattern| pieces(pattern.len()))) {
+            return texts;
+        }
+        if let Some(pattern) = pattern {
             texts.extend([1, 0, min].iter().filter_map(|times| pattern::matching(pattern, *times, variant)));
         }
         texts.extend(schema.get("format").and_then(Value::as_str).and_then(formatted).map(str::to_owned));
-        let stem = if variant == 0 { "text".to_owned() } else { format!("{variant}text") };
         let max = size(schema, "maxLength").unwrap_or(usize::MAX);
-        texts.push(stem.chars().cycle().take(stem.len().max(min).min(max)).collect());
+        texts.extend(["text", "other"].map(|word| {
+            let stem = if variant == 0 { word.to_owned() } else { format!("{variant}{word}") };
+            stem.chars().cycle().take(stem.len().max(min).min(max)).collect()
+        }));
         texts
     }
 
     fn array(&self, schema: &Merged, depth: usize, mode: Mode) -> Option<Value> {
         let (min, max) = (size(schema, "minItems").unwrap_or(0), size(schema, "maxItems").unwrap_or(usize::MAX));
-        let first = [list(schema, "prefixItems"), list(schema, "items")].concat();
-        let rest = schema.get("items").filter(|items| !items.is_array()).or(schema.get("additionalItems"));
+        let (first, rest) = item_schemas(schema);
         let contained = schema.get("contains").map_or(0, |_| size(schema, "minContains").unwrap_or(1));
         let shown = if mode == Mode::Full { first.len().max(usize::from(schema.contains_key("items"))) } else { 0 };
         let wanted = shown.max(min).max(contained).min(max).min(MAX_LENGTH);
@@ -226,14 +245,16 @@ impl Maker<'_> {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let (min, max) = (size(schema, "minProperties").unwrap_or(0), size(schema, "maxProperties"));
-        let mut required: Vec<&str> = list(schema, "required").iter().filter_map(Value::as_str).collect();
-        let is_shown = |name: &&str| required.is_empty() && mode == Mode::Full || required.contains(name);
-        let mut names: Vec<&str> = properties.keys().map(String::as_str).filter(is_shown).collect();
-        names.extend(required.iter().filter(|name| !properties.contains_key(**name)));
+        let in_order = list(schema, "required").iter().filter_map(Value::as_str);
+        let mut required: HashSet<&str> = in_order.clone().collect();
+        let shows_all = required.is_empty() && mode == Mode::Full;
+        let (shown, further): (Vec<_>, Vec<_>) =
+            properties.keys().map(String::as_str).partition(|name| shows_all || required.contains(name));
+        let mut names = shown;
+        names.extend(in_order.filter(|name| !properties.contains_key(*name)));
         if required.is_empty() {
             names.truncate(max.unwrap_or(usize::MAX));
         }
-        let further = properties.keys().map(String::as_str).filter(|name| !names.contains(name)).collect::<Vec<_>>();
         names.extend(further.into_iter().take(min.saturating_sub(names.len())));
         let mut object = Map::new();
         let mut next = 0;
@@ -252,7 +273,7 @@ impl Maker<'_> {
                 let depending = depending.into_iter().flatten().filter_map(Value::as_str);
                 depending.for_each(|other| {
                     names.push(other);
-                    required.push(other);
+                    required.insert(other);
                 });
             }
         }
@@ -271,7 +292,10 @@ impl Maker<'_> {
             }
             let outer = self.variant.replace(nth);
             let named = names.and_then(|names| self.make(&json!({"allOf": [{"type": "string"}, names]}), depth, mode));
-            let patterned = patterns.keys().find_map(|name| pattern::matching(name, 1, nth));
+            let patterned = patterns
+                .keys()
+                .take_while(|name| self.spend(pieces(name.len())))
+                .find_map(|name| pattern::matching(name, 1, nth));
             self.variant.set(outer);
             let name = named.as_ref().and_then(Value::as_str).map(str::to_owned).or(patterned);
             let name = name.unwrap_or_else(|| format!("property{nth}"));
@@ -286,7 +310,7 @@ impl Maker<'_> {
     fn fits(&self, value: &Value, schema: &Value, depth: usize) -> bool {
         let schema = match schema {
             Value::Bool(any) => return *any,
-            Value::Object(schema) if depth > 0 && self.step() => schema,
+            Value::Object(schema) if depth > 0 && self.spend(1 + list(schema, "enum").len()) => schema,
             _ => return true,
         };
         let is_fit = |schema: &Value| self.fits(value, schema, depth - 1);
@@ -311,8 +335,7 @@ impl Maker<'_> {
     }
 
     fn array_fits(&self, items: &[Value], schema: &Merged, depth: usize) -> bool {
-        let first = [list(schema, "prefixItems"), list(schema, "items")].concat();
-        let rest = schema.get("items").filter(|items| !items.is_array()).or(schema.get("additionalItems"));
+        let (first, rest) = item_schemas(schema);
         let is_fit = |(nth, item): (usize, &Value)| {
             first.get(nth).or(rest).is_none_or(|schema| self.fits(item, schema, depth - 1))
         };
@@ -323,7 +346,7 @@ impl Maker<'_> {
         is_within(items.len(), schema, "minItems", "maxItems")
             && items.iter().enumerate().all(is_fit)
             && contained.is_none_or(|count| count >= size(schema, "minContains").unwrap_or(1))
-            && !(is_unique && items.iter().enumerate().any(|(nth, item)| items[..nth].contains(item)))
+            && (!is_unique || are_unique(items))
     }
 
     fn object_fits(&self, object: &Map<String, Value>, schema: &Merged, depth: usize) -> bool {
@@ -358,14 +381,36 @@ fn property(schema: &Merged, properties: &Map<String, Value>, name: &str) -> Val
     found.cloned().unwrap_or(Value::Bool(true))
 }
 
-/// Returns the number of values in a value, and the depth. It is a loop, because a value may be deep.
+/// Returns the schemas of the first items of an array, and the one of all others.
+fn item_schemas(schema: &Merged) -> (&[Value], Option<&Value>) {
+    let items = schema.get("items");
+    let first = [list(schema, "prefixItems"), list(schema, "items")].into_iter().find(|first| !first.is_empty());
+    (first.unwrap_or_default(), items.filter(|items| !items.is_array()).or(schema.get("additionalItems")))
+}
+
+fn are_unique(items: &[Value]) -> bool {
+    let mut seen = HashSet::new();
+    items.iter().all(|item| seen.insert(item.to_string()))
+}
+
+/// Returns the number of steps that a text costs.
+fn pieces(length: usize) -> usize {
+    length / 8
+}
+
+/// Returns the number of values in a value, with the pieces of its texts, and the depth. It is a loop, because a value
+/// may be deep.
 fn size_and_depth(value: &Value) -> (usize, usize) {
     let (mut waiting, mut size, mut deepest) = (vec![(value, 1)], 0, 0);
     while let Some((value, depth)) = waiting.pop() {
         (size, deepest) = (size + 1, depth.max(deepest));
         match value {
             Value::Array(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(members) => waiting.extend(members.values().map(|member| (member, depth + 1))),
+            Value::Object(members) => {
+                size += members.keys().map(|name| pieces(name.len())).sum::<usize>();
+                waiting.extend(members.values().map(|member| (member, depth + 1)));
+            }
+            Value::String(text) => size += pieces(text.len()),
             _ => {}
         }
     }
@@ -382,7 +427,7 @@ fn merge_keyword(merged: &mut Merged, key: &str, value: &Value) {
     match (key, before, value) {
         ("required", Value::Array(before), Value::Array(more)) => {
             before.extend(more.iter().cloned());
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             before.retain(|name| seen.insert(name.to_string()));
         }
         ("enum", Value::Array(before), Value::Array(other)) => before.retain(|value| other.contains(value)),
@@ -447,7 +492,7 @@ fn numbers(schema: &Merged, usual: f64, variant: usize) -> Vec<Value> {
     let step = number("multipleOf").filter(|step| *step > 0.0);
     #[expect(clippy::cast_precision_loss, reason = "it is a small number")]
     let ahead = variant as f64 * step.unwrap_or(1.0);
-    let mut numbers = vec![low.unwrap_or(usual) + ahead, usual + ahead];
+    let mut numbers = vec![low.unwrap_or(usual) + ahead, usual + ahead, ahead, usual + 1.0 + ahead];
     if let Some(step) = step {
         let from_low = low.map(|low| (low / step).ceil() * step);
         let to_high = high.map(|high| (high / step).floor() * step);
@@ -622,6 +667,14 @@ mod tests {
             json!({"type": "object", "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["value", "next"]}),
             json!({"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}),
             json!({"type": "object", "properties": {"名前": {"type": "string", "minLength": 3, "pattern": "^[ぁ-ん]+$"}}, "required": ["名前"]}),
+            json!({"type": "integer", "not": {"const": 1}}),
+            json!({"type": "string", "not": {"enum": ["text"]}}),
+            json!({"type": "number", "multipleOf": 0.1, "minimum": 0.25}),
+            json!({"type": "number", "multipleOf": 0.01, "exclusiveMinimum": 0, "maximum": 1}),
+            json!({"type": "integer", "multipleOf": 2.5, "minimum": 6}),
+            json!({"type": "integer", "multipleOf": 0.5, "exclusiveMinimum": 1, "exclusiveMaximum": 3}),
+            json!({"type": "array", "items": {"type": "number", "multipleOf": 0.25}, "minItems": 5, "uniqueItems": true}),
+            json!({"anyOf": [{"$ref": "#"}, {"type": "string"}]}),
             json!(true),
             json!({}),
         ] {
@@ -632,6 +685,8 @@ mod tests {
     #[test]
     fn a_schema_that_nothing_fits_or_that_is_hostile_gives_something_soon() {
         let wide: Vec<Value> = (0..200).map(|_| json!({"$ref": "#"})).collect();
+        let many: Vec<Value> = (0..50_000).map(|n| format!("property {n}").into()).collect();
+        let properties: Map<_, _> = (0..50_000).map(|n| (format!("property {n}"), json!({"type": "null"}))).collect();
         let mut choices = json!({"type": "string"});
         for _ in 0..30 {
             choices =
@@ -654,11 +709,26 @@ mod tests {
             json!({"type": "object", "required": wide.iter().enumerate().map(|(n, _)| format!("p{n}")).collect::<Vec<_>>(), "additionalProperties": {"$ref": "#"}}),
             json!({"type": "object", "properties": {"a": {"anyOf": wide}}, "required": ["a"]}),
             json!({"allOf": wide}),
+            json!({"anyOf": [{"$ref": "#"}]}),
+            json!({"oneOf": [{"$ref": "#"}, {"$ref": "#"}], "type": "object", "properties": {"a": {"$ref": "#"}}}),
+            json!({"allOf": vec![json!({"anyOf": [{"required": ["a"], "properties": {"a": {"$ref": "#"}}}]}); 150]}),
+            json!({"if": {"$ref": "#"}, "then": {"$ref": "#"}, "else": {"$ref": "#"}}),
+            json!({"type": "array", "minItems": 10_000, "items": {"type": "string", "minLength": 10_000}}),
+            json!({"type": "array", "minItems": 10_000, "items": {"const": "x".repeat(100_000)}}),
+            json!({"type": "array", "minItems": 10_000, "items": {"type": "object", "minProperties": 10_000}}),
+            json!({"type": "object", "minProperties": 10_000, "patternProperties": {("a|".repeat(50_000)): false}}),
+            json!({"type": "array", "minItems": 10_000, "items": {"type": "string", "pattern": "a|".repeat(50_000)}}),
+            json!({"type": "array", "minItems": 10_000, "uniqueItems": true, "anyOf": vec![json!({"minItems": 9_999}); 10]}),
+            json!({"const": many.iter().map(|_| json!([])).collect::<Vec<_>>(), "items": {"prefixItems": many}}),
+            json!({"const": many.iter().map(|_| json!("no")).collect::<Vec<_>>(), "items": {"enum": many}}),
+            json!({"allOf": [{"anyOf": many}, {"anyOf": many}], "not": {}}),
+            json!({"type": "object", "properties": properties, "required": many}),
+            json!({"type": "object", "properties": properties, "minProperties": 10_000}),
             choices,
         ] {
             let begun = std::time::Instant::now();
             let length = example(&schema).to_string().len();
-            assert!(length < 3_000_000, "{length} bytes for {schema:.200}");
+            assert!(length < 8_000_000, "{length} bytes for {schema:.200}");
             assert!(begun.elapsed().as_secs() < 20, "{schema:.200}");
         }
     }
