@@ -42,7 +42,7 @@ pub(crate) async fn request(
     let mut emit = |delta| {
         trace.iter().for_each(|trace| trace.piece());
         if attempts.is_next.swap(false, Ordering::Relaxed) {
-            answer = None;
+            answer = Some(Box::new(AnswerDeltas::anew(request.context.resumed(None))));
         }
         let answer = answer.get_or_insert_with(|| Box::new(AnswerDeltas::new(request.context.is_paused())));
         let answer = answer.next(&delta).filter(|_| has_text);

@@ -151,3 +151,45 @@ async fn an_answer_begins_anew_with_each_attempt() {
     assert_eq!(pieces, ["Hel", "Hel", "Hello"].map(|text| (text.to_owned(), true)));
     assert_eq!(&*call.await.unwrap().output, "Hello");
 }
+
+/// Pauses, breaks off after a part of the rest was shown, and then gives the rest.
+struct Pauses;
+
+impl Provider for Pauses {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut DeltaSink<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let (text, stop_reason) = match request.context.turns() {
+                0 => ("Let me search. ", StopReason::Other("pause_turn".into())),
+                _ => {
+                    deltas.delta(Delta::Text("Fou".into()));
+                    let broke = ProviderError::new(ProviderErrorKind::Connection, "the connection broke");
+                    deltas.retry(&broke, Duration::ZERO).await?;
+                    ("Found.", StopReason::Stop)
+                }
+            };
+            deltas.delta(Delta::Text(text.into()));
+            Ok(Reply { stop_reason, ..Reply::text(text) })
+        })
+    }
+}
+
+#[tokio::test]
+async fn another_attempt_at_the_rest_of_a_paused_answer_repeats_its_beginning() {
+    let runtime = team(Pauses, ["a"]).build().unwrap();
+    let mut call = runtime.user("u").forward("a", "go");
+    let mut shown = String::new();
+    while let Some(event) = call.next_event().await {
+        if let EventKind::ModelDelta { delta: Delta::Answer { text, begins } } = event.kind {
+            if begins {
+                shown.clear();
+            }
+            shown.push_str(&text);
+        }
+    }
+    assert_eq!(shown, "Let me search. Found.");
+    assert_eq!(&*call.await.unwrap().output, "Let me search. Found.");
+}
