@@ -312,7 +312,9 @@ pub struct Report<T = Arc<str>> {
 }
 
 impl<T> Report<T> {
-    /// Returns the conversation with this question and this answer, for the [`Call::history`] of the next question.
+    /// Returns the conversation with this question and this answer, for the [`Call::history`] of the next question. The
+    /// answer's attachments are not in it, because few models take them in a reply: attach one to the next question to
+    /// show it again.
     #[must_use]
     pub fn history(&self) -> Arc<[ChatMessage]> {
         let question = ChatMessage::User(self.forward.content.clone());
