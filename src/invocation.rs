@@ -215,7 +215,7 @@ impl<'a> AgentLoop<'a> {
     }
 
     fn call_agent(&self, call_id: CallId, call: &ToolCall, agent: Name, message: Arc<str>) -> ActionFuture {
-        let trace = self.trace.as_ref().map(|trace| trace.transfer(call, &agent));
+        let trace = self.trace.as_ref().map(|trace| trace.transfer(call, self.snapshot.roster.find(&agent)));
         let forward = self.call.forward.below(call_id, agent, message.into());
         let send = || Arc::clone(&self.deliver).deliver(forward, &self.call.scope, Parent::Call(self.call.clone()));
         match trace {

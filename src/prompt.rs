@@ -66,7 +66,12 @@ impl Roster {
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.peers.find(name).is_some()
+        self.find(name).is_some()
+    }
+
+    /// Returns the name of a peer as it joined.
+    pub(crate) fn find(&self, name: &str) -> Option<&Name> {
+        self.peers.find(name).map(|(name, _)| name)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {

@@ -46,7 +46,7 @@ pub(crate) trait Traced<R>: Send + Sync {
     /// Notes that a piece of the result has arrived.
     fn piece(&self) {}
 
-    /// Ends work that is dropped, with what it used so far.
+    /// Ends work that is dropped, with what it used so far. Never panics.
     fn abort(&self, _used: Option<Usage>) {}
 
     /// Ends the work.
@@ -59,5 +59,6 @@ pub(crate) trait TraceInvocation: Traced<Result<Content, CallError>> {
 
     fn tool(&self, call: &ToolCall) -> ToolTrace;
 
-    fn transfer(&self, call: &ToolCall, target: &Name) -> TransferTrace;
+    /// `target` is `None` if no peer has the name that the model wrote.
+    fn transfer(&self, call: &ToolCall, target: Option<&Name>) -> TransferTrace;
 }

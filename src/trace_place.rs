@@ -1,13 +1,17 @@
 //! The place of a call in a distributed trace: the ids of a span, which keep no span alive.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 /// The ids of a span, as in a [`traceparent`](https://www.w3.org/TR/trace-context/#traceparent-header).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpanIds {
     pub(crate) trace: [u8; 16],
     pub(crate) span: [u8; 8],
     pub(crate) flags: u8,
+    /// The [`tracestate`](https://www.w3.org/TR/trace-context/#tracestate-header), unless it is empty.
+    pub(crate) state: Option<Arc<str>>,
 }
 
 /// The span above a call: that of its caller; and from the start of its invocation on, its own, for the calls below it.
@@ -16,7 +20,7 @@ pub(crate) struct TracePlace(Mutex<Option<SpanIds>>);
 
 impl TracePlace {
     pub(crate) fn get(&self) -> Option<SpanIds> {
-        *self.0.lock()
+        self.0.lock().clone()
     }
 
     pub(crate) fn set(&self, ids: SpanIds) {

@@ -15,7 +15,11 @@ use agentouto::{
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
-use opentelemetry::trace::{SpanContext, TracerProvider as _};
+use opentelemetry::Context;
+use opentelemetry::trace::{
+    FutureExt as _, SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, Tracer as _,
+    TracerProvider as _,
+};
 use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -104,7 +108,7 @@ impl Kept {
     fn edges(&self) -> Vec<(String, String)> {
         let spans = self.0.lock().unwrap();
         let name = |id| match spans.iter().find(|span| span.span_context.span_id() == id) {
-            _ if id == opentelemetry::trace::SpanId::INVALID => "",
+            _ if id == SpanId::INVALID => "",
             Some(span) => &*span.name,
             None => "?",
         };
@@ -384,9 +388,72 @@ trait HasIds {
 
 impl HasIds for opentelemetry::Context {
     fn has_active_span_ids(&self) -> bool {
-        use opentelemetry::trace::TraceContextExt as _;
         SpanContext::is_valid(self.span().span_context())
     }
+}
+
+#[tokio::test]
+async fn the_state_of_the_trace_of_a_request_from_elsewhere_reaches_every_span() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::ParentBased(Box::new(Sampler::AlwaysOff)));
+    let state = TraceState::from_key_value([("vendor", "blue"), ("other", "7")]).unwrap();
+    let (trace, span) = (TraceId::from_bytes([7; 16]), SpanId::from_bytes([9; 8]));
+    let remote = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, state.clone());
+    let runtime =
+        Runtime::builder().provider("p", echo()).agents(["a", "b"].map(|n| Agent::new(n, ""))).build().unwrap();
+    let request = info_span!("request");
+    request.set_parent(Context::new().with_remote_span_context(remote)).unwrap();
+    runtime.run("a", "call b").instrument(request).await.unwrap();
+    runtime.shutdown().await;
+    let spans = kept.0.lock().unwrap();
+    assert_eq!(spans.len(), 7);
+    for span in spans.iter() {
+        let found = (span.span_context.trace_id(), span.span_context.trace_state().header());
+        assert_eq!(found, (trace, state.header()), "{}", span.name);
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_below_the_innermost_span_whichever_way_that_was_made() {
+    let kept = Kept::default();
+    let (provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let runtime = Runtime::builder().provider("p", echo()).agent(Agent::new("a", "")).build().unwrap();
+    let running = async {
+        let inner = Context::current_with_span(provider.tracer("service").start("inner"));
+        runtime.run("a", "go").with_context(inner).await.unwrap();
+    };
+    running.instrument(info_span!("outer")).await;
+    runtime.shutdown().await;
+    let edges = kept.edges();
+    for (from, to) in [("outer", "inner"), ("inner", "invoke_agent a")] {
+        assert!(edges.contains(&(from.to_owned(), to.to_owned())), "{edges:?}");
+    }
+}
+
+/// Another layer takes them, so they exist.
+#[tokio::test]
+async fn a_run_stays_in_the_trace_of_its_request_though_a_filter_takes_no_invocations() {
+    let kept = Kept::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
+    let steps = filter_fn(|metadata| ["chat", "execute_tool", "request"].contains(&metadata.name()));
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("otel")).with_filter(steps);
+    let others = tracing_subscriber::layer::Identity::new();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer).with(others));
+    let runtime =
+        Runtime::builder().provider("p", echo()).agents(["a", "b"].map(|n| Agent::new(n, ""))).build().unwrap();
+    runtime.run("a", "call b").instrument(info_span!("request")).await.unwrap();
+    runtime.shutdown().await;
+    let mut edges = kept.edges();
+    edges.sort_unstable();
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let expected = [
+        edge("", "request"),
+        edge("execute_tool call_agent b", "chat"),
+        edge("request", "chat"),
+        edge("request", "chat"),
+        edge("request", "execute_tool call_agent b"),
+    ];
+    assert_eq!(edges, expected);
 }
 
 #[tokio::test]

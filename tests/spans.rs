@@ -53,6 +53,8 @@ fn observe(spans: impl Subscriber + Send + Sync + 'static) -> (DefaultGuard, Mut
 struct Spans {
     kept: Arc<Mutex<Vec<Kept>>>,
     panics_at: Option<&'static str>,
+    /// The field at whose record it panics.
+    panics_of: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -84,6 +86,9 @@ impl Subscriber for Spans {
         Id::from_u64(all.len() as u64)
     }
     fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut told = Kept::default();
+        values.record(&mut told);
+        assert!(self.panics_of.is_none_or(|field| !told.fields.contains_key(field)), "the subscriber is at fault");
         values.record(&mut self.kept.lock().unwrap()[span.into_u64() as usize - 1]);
     }
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -194,6 +199,73 @@ async fn a_subscriber_that_panics_is_an_error_of_the_call_it_panicked_in() {
     let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
     assert!(message.contains("the subscriber is at fault"), "{message}");
     runtime.idle().await;
+}
+
+/// A layer that panics when a span is closed.
+struct PanicsAtEnds;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PanicsAtEnds {
+    fn on_close(&self, id: Id, context: layer::Context<'_, S>) {
+        let is_ours = context.span(&id).is_some_and(|span| span.metadata().target().starts_with("agentouto"));
+        assert!(!is_ours, "the layer is at fault");
+    }
+}
+
+#[tokio::test]
+async fn a_layer_that_panics_at_the_end_of_every_span_ends_neither_the_process_nor_a_call() {
+    let guard = observe(tracing_subscriber::registry().with(PanicsAtEnds));
+    let runtime = searching();
+    assert_eq!(&*runtime.run("a", "go").await.unwrap().output, "done");
+    let model = Scripted::new().replies("a", [ScriptedReply::panic("the provider is at fault")]);
+    let error = team(model).build().unwrap().run("a", "go").await.unwrap_err();
+    let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
+    assert_eq!(&**message, "the provider is at fault");
+    drop(guard);
+    runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_subscriber_that_panics_while_a_request_is_dropped_ends_neither_the_process_nor_hides_the_usage() {
+    let _guard = observe(Spans { panics_of: Some("error.type"), ..Spans::default() });
+    let model = Scripted::new()
+        .replies("a", [ScriptedReply::panic("the provider is at fault")])
+        .replies("b", [ScriptedReply::from(Reply::text("late")).after(Duration::from_secs(3_600))]);
+    let runtime = team(model).build().unwrap();
+    let error = runtime.run("a", "go").await.unwrap_err();
+    let CallError::Panicked { message, .. } = &error.error else { panic!("{error}") };
+    assert_eq!(&**message, "the provider is at fault");
+    let mut events = runtime.events(100);
+    let mut call = runtime.user("alice").forward("b", "go");
+    while !matches!(call.next_event().await.unwrap().kind, EventKind::ModelRequest { .. }) {}
+    call.cancel();
+    assert_eq!(call.await.unwrap_err().error, CallError::Cancelled);
+    drop(runtime);
+    let mut kinds = Vec::new();
+    while let Some(event) = events.next().await {
+        kinds.push(event.kind);
+    }
+    assert!(kinds.iter().any(|kind| matches!(kind, EventKind::ModelAborted { .. })), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_a_model_made_up_is_in_no_span() {
+    let spans = Spans::default();
+    let _guard = observe(spans.clone());
+    let model = || {
+        let calls = Reply::call_agent("a secret", "x").and_call_agent("b", "x").and_tool("a secret tool", json!({}));
+        Scripted::new().replies("a", [calls, Reply::text("done")]).replies("b", [Reply::text("ok")])
+    };
+    let names = || {
+        let kept = std::mem::take(&mut *spans.kept.lock().unwrap());
+        let transfers = kept.iter().filter(|span| span.fields.contains_key("gen_ai.transfer.mode"));
+        let named: Vec<_> = transfers.map(|span| span.fields["otel.name"].clone()).collect();
+        (named, kept.iter().flat_map(|span| span.fields.values()).any(|value| value.contains("a secret")))
+    };
+    team(model()).build().unwrap().run("a", "go").await.unwrap();
+    let expected = ["execute_tool call_agent", "execute_tool call_agent b"].map(str::to_owned).to_vec();
+    assert_eq!(names(), (expected.clone(), false));
+    team(model()).record_content().build().unwrap().run("a", "go").await.unwrap();
+    assert_eq!(names(), (expected, true), "the arguments of the call have it");
 }
 
 /// The trace of an invocation may be the last part that holds the provider.

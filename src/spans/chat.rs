@@ -11,7 +11,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::invocation::{Shared, record_usage};
-use super::{End, dropped, error_type, fail, messages, record_list};
+use super::{End, close, dropped, error_type, fail, messages, record_list};
 use crate::agent::{Agent, Effort};
 use crate::panics::catch;
 use crate::provider::{ProviderError, Request};
@@ -34,10 +34,7 @@ impl Chat {
         shared.sums.lock().requests += 1;
         let streams = shared.agent.as_ref().and_then(|entry| entry.info.streams);
         let is_streamed = streams.unwrap_or(is_observed);
-        let span = match shared.is_traced {
-            true => span(shared, request, is_typed, is_streamed),
-            false => Span::none(),
-        };
+        let span = shared.step(|| span(shared, request, is_typed, is_streamed));
         if !span.is_disabled() {
             if let Some(stop) = stop_sequences(&request.agent) {
                 record_list(&span, "gen_ai.request.stop_sequences", &stop);
@@ -175,9 +172,11 @@ impl Traced<Result<Reply, ProviderError>> for Chat {
 
     fn abort(&self, used: Option<Usage>) {
         if self.end.is_first() {
-            let error = dropped(&self.shared.forward);
-            fail(&self.span, &error, None);
-            self.finish(used, None, Some(error));
+            let _ = catch(|| {
+                let error = dropped(&self.shared.forward);
+                fail(&self.span, &error, None);
+                self.finish(used, None, Some(error));
+            });
         }
     }
 
@@ -202,6 +201,7 @@ impl Traced<Result<Reply, ProviderError>> for Chat {
 
 impl Drop for Chat {
     fn drop(&mut self) {
-        let _ = catch(|| self.abort(None));
+        self.abort(None);
+        close(&mut self.span);
     }
 }

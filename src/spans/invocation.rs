@@ -13,8 +13,8 @@ use tracing::field::Empty;
 use super::chat::Chat;
 #[cfg(feature = "otel")]
 use super::metrics::Instruments;
-use super::tool::ToolStep;
-use super::{End, Spans, dropped, error_type, fail, messages, record_list};
+use super::tool::{ToolStep, Transfer};
+use super::{End, Spans, close, dropped, error_type, fail, messages, record_list};
 use crate::content::Content;
 use crate::context::ChatMessage;
 use crate::error::CallError;
@@ -33,7 +33,11 @@ pub(super) struct Shared {
     pub(super) agent: Option<Arc<AgentEntry>>,
     /// `false` if a subscriber takes no span of the invocation. It takes none of its steps either, which would be traces
     /// of their own: it may have come after the start.
-    pub(super) is_traced: bool,
+    is_traced: bool,
+    /// `false` if no layer for OpenTelemetry takes the span of the invocation. Its steps then have the parent that it would
+    /// have.
+    #[cfg(feature = "otel")]
+    is_linked: bool,
     pub(super) records_content: bool,
     pub(super) sums: Mutex<Sums>,
     #[cfg(feature = "otel")]
@@ -58,6 +62,19 @@ impl Drop for Shared {
 }
 
 impl Shared {
+    /// Returns the span of a step, unless the invocation has none.
+    pub(super) fn step(&self, span: impl FnOnce() -> Span) -> Span {
+        if !self.is_traced {
+            return Span::none();
+        }
+        let span = span();
+        #[cfg(feature = "otel")]
+        if !self.is_linked {
+            super::link::adopt(&span, &self.forward);
+        }
+        span
+    }
+
     /// Adds a request that has ended.
     pub(super) fn add(&self, used: Option<Usage>, stop_reason: Option<&StopReason>) {
         let mut sums = self.sums.lock();
@@ -105,6 +122,8 @@ pub(super) fn begin(spans: &Spans, forward: &Arc<Forward>, agent: Option<&Arc<Ag
     }
     #[cfg(feature = "otel")]
     super::link::adopt(&span, forward);
+    #[cfg(feature = "otel")]
+    let is_linked = super::link::lead(&span, forward);
     if spans.records_content && !span.is_disabled() {
         let question = ChatMessage::User(forward.content.clone());
         let input = messages::input(forward.history.iter().chain(iter::once(&question)));
@@ -114,6 +133,8 @@ pub(super) fn begin(spans: &Spans, forward: &Arc<Forward>, agent: Option<&Arc<Ag
         forward: Arc::clone(forward),
         agent: agent.cloned(),
         is_traced: !span.is_disabled(),
+        #[cfg(feature = "otel")]
+        is_linked,
         records_content: spans.records_content && !span.is_disabled(),
         sums: Mutex::default(),
         #[cfg(feature = "otel")]
@@ -234,8 +255,8 @@ impl TraceInvocation for Invocation {
         Box::new(ToolStep::begin(&self.shared, call, None))
     }
 
-    fn transfer(&self, call: &ToolCall, target: &Name) -> TransferTrace {
-        Box::new(ToolStep::begin(&self.shared, call, Some(target)))
+    fn transfer(&self, call: &ToolCall, target: Option<&Name>) -> TransferTrace {
+        Box::new(ToolStep::begin(&self.shared, call, Some(Transfer { target })))
     }
 }
 
@@ -244,5 +265,6 @@ impl Drop for Invocation {
         if self.end.is_first() {
             let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
+        close(&mut self.span);
     }
 }

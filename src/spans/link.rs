@@ -21,17 +21,23 @@ pub(super) fn place(forward: &Forward) {
     }
 }
 
-/// Makes an invocation's span a child of the one above the call, and the one above the calls below.
+/// Makes a span a child of the one above the call.
 pub(super) fn adopt(span: &Span, forward: &Forward) {
     if let Some(above) = forward.place.get() {
         let (trace, id) = (TraceId::from_bytes(above.trace), SpanId::from_bytes(above.span));
-        let above = SpanContext::new(trace, id, TraceFlags::new(above.flags), false, TraceState::NONE);
+        let state = above.state.and_then(|state| state.parse().ok()).unwrap_or(TraceState::NONE);
+        let above = SpanContext::new(trace, id, TraceFlags::new(above.flags), false, state);
         // It fails where no layer for OpenTelemetry takes the span.
         let _ = span.set_parent(Context::new().with_remote_span_context(above));
     }
-    if let Some(own) = ids(span) {
-        forward.place.set(own);
-    }
+}
+
+/// Makes an invocation's span the one above the calls below. Returns whether a layer for OpenTelemetry takes it.
+pub(super) fn lead(span: &Span, forward: &Forward) -> bool {
+    let own = ids(span);
+    let is_taken = own.is_some();
+    own.into_iter().for_each(|own| forward.place.set(own));
+    is_taken
 }
 
 /// The ids of a span, if a layer for OpenTelemetry takes it.
@@ -42,10 +48,11 @@ pub(super) fn ids(span: &Span) -> Option<SpanIds> {
     of(span.context().span().span_context())
 }
 
-/// The ids of the span in which this thread is.
+/// The ids of the span in which this thread is: the innermost one, whichever way it was made. A layer that does not make
+/// its spans the current ones of OpenTelemetry is asked itself.
 fn current() -> Option<SpanIds> {
-    let traced = (LevelFilter::current() != LevelFilter::OFF).then(|| ids(&Span::current()));
-    traced.flatten().or_else(|| Context::map_current(|context| of(context.span().span_context())))
+    let traced = || (LevelFilter::current() != LevelFilter::OFF).then(|| ids(&Span::current())).flatten();
+    Context::map_current(|context| of(context.span().span_context())).or_else(traced)
 }
 
 fn of(context: &SpanContext) -> Option<SpanIds> {
@@ -53,6 +60,7 @@ fn of(context: &SpanContext) -> Option<SpanIds> {
         trace: context.trace_id().to_bytes(),
         span: context.span_id().to_bytes(),
         flags: context.trace_flags().to_u8(),
+        state: Some(context.trace_state().header()).filter(|state| !state.is_empty()).map(Into::into),
     })
 }
 

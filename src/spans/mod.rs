@@ -12,9 +12,9 @@
 //! spans that are alive. With the feature `otel` it has a parent in OpenTelemetry all the same: see `link`. The ids of
 //! the run and of the call are fields of every span.
 //!
-//! A span that is dropped before its end was cancelled, or its code panicked. A panic of a subscriber is caught there: a
-//! drop may be part of another panic. Content is recorded only on request, keys
-//! never.
+//! A span that is dropped before its end was cancelled, or its code panicked. A panic of a subscriber is caught there, and
+//! where a span is closed: a drop may be part of another panic. Content is recorded only on request, keys never. The name
+//! of an agent that a model made up is content.
 
 mod chat;
 mod error_type;
@@ -35,6 +35,7 @@ use tracing::Span;
 use tracing::field::display;
 
 use crate::message::Forward;
+use crate::panics::catch;
 use crate::snapshot::AgentEntry;
 use crate::telemetry::{InvocationTrace, Telemetry};
 
@@ -99,6 +100,11 @@ fn fail(span: &Span, error_type: &str, description: Option<&dyn Display>) {
     if let Some(description) = description {
         span.record("otel.status_description", display(description));
     }
+}
+
+/// Drops a span, which may close it.
+fn close(span: &mut Span) {
+    let _ = catch(|| drop(std::mem::replace(span, Span::none())));
 }
 
 /// Records a list of texts: as a list where a layer for OpenTelemetry takes it, otherwise as JSON.

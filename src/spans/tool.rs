@@ -10,7 +10,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::invocation::Shared;
-use super::{End, dropped, error_type, fail};
+use super::{End, close, dropped, error_type, fail};
 use crate::content::Content;
 use crate::error::CallError;
 use crate::name::Name;
@@ -30,10 +30,10 @@ pub(super) struct ToolStep {
 }
 
 impl ToolStep {
-    /// Begins a tool call. `target` is the agent that it calls, if it calls one.
-    pub(super) fn begin(shared: &Arc<Shared>, call: &ToolCall, target: Option<&Name>) -> Self {
+    /// Begins a tool call.
+    pub(super) fn begin(shared: &Arc<Shared>, call: &ToolCall, transfer: Option<Transfer<'_>>) -> Self {
         shared.sums.lock().tool_calls += 1;
-        let span = if shared.is_traced { span(shared, call, target) } else { Span::none() };
+        let span = shared.step(|| span(shared, call, transfer));
         if shared.records_content {
             span.record("gen_ai.tool.call.arguments", &*call.arguments);
         }
@@ -78,7 +78,15 @@ impl ToolStep {
     }
 }
 
-fn span(shared: &Shared, call: &ToolCall, target: Option<&Name>) -> Span {
+/// A call of an agent.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer<'a> {
+    /// The agent. `None` if there is none of the name that the model wrote, which is content.
+    pub(super) target: Option<&'a Name>,
+}
+
+fn span(shared: &Shared, call: &ToolCall, transfer: Option<Transfer<'_>>) -> Span {
+    let target = transfer.and_then(|transfer| transfer.target);
     let space = if target.is_some() { " " } else { "" };
     let forward = &shared.forward;
     tracing::info_span!(
@@ -92,7 +100,7 @@ fn span(shared: &Shared, call: &ToolCall, target: Option<&Name>) -> Span {
         gen_ai.tool.name = &*call.name,
         gen_ai.tool.type = "function",
         gen_ai.tool.call.id = &*call.id,
-        gen_ai.transfer.mode = target.map(|_| "return_to_caller"),
+        gen_ai.transfer.mode = transfer.map(|_| "return_to_caller"),
         gen_ai.transfer.target.name = target.map(|target| &**target),
         gen_ai.conversation.id = shared.conversation(),
         session.id = shared.conversation(),
@@ -136,5 +144,6 @@ impl Drop for ToolStep {
         if self.end.is_first() {
             let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
+        close(&mut self.span);
     }
 }
