@@ -9,16 +9,16 @@ use agentouto::mcp::{ServerConfig, Servers};
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply, Report, Request,
-    Runtime, Usage,
+    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply,
+    Report, Request, Runtime, Usage,
 };
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use opentelemetry::Context;
 use opentelemetry::trace::{
-    FutureExt as _, SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, Tracer as _,
-    TracerProvider as _,
+    FutureExt as _, Link, SpanContext, SpanId, SpanKind, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+    Tracer as _, TracerProvider as _,
 };
 use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -30,7 +30,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, SdkTracerProvider, ShouldSample, SpanData};
 use prost::Message as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -603,6 +603,43 @@ async fn nothing_secret_is_in_a_span_of_a_request_that_a_server_refuses() {
         let error = span.attributes.iter().find(|attribute| attribute.key.as_str() == "error.type").unwrap();
         assert_eq!(error.value.as_str(), "401");
         assert!(!format!("{span:?}").contains("hunter2"), "{span:?}");
+    }
+}
+
+/// Panics for the spans of this name.
+#[derive(Clone, Debug)]
+struct PanicsFor(&'static str);
+
+impl ShouldSample for PanicsFor {
+    fn should_sample(
+        &self,
+        _: Option<&Context>,
+        _: TraceId,
+        name: &str,
+        _: &SpanKind,
+        _: &[opentelemetry::KeyValue],
+        _: &[Link],
+    ) -> SamplingResult {
+        assert!(!name.starts_with(self.0), "the sampler is at fault");
+        let (attributes, trace_state) = Default::default();
+        SamplingResult { decision: SamplingDecision::RecordAndSample, attributes, trace_state }
+    }
+}
+
+#[tokio::test]
+async fn a_sampler_that_panics_is_an_error_of_the_call_and_ends_no_process() {
+    for name in ["invoke_agent", "chat", "execute_tool call_agent", "execute_tool look"] {
+        let provider = SdkTracerProvider::builder().with_sampler(PanicsFor(name)).build();
+        let _guard = tracing::subscriber::set_default(subscriber(&provider));
+        let model = Scripted::new()
+            .replies("a", [Reply::call_agent("b", "x"), Reply::tool("look", json!({})), Reply::text("done")])
+            .replies("b", [Reply::text("ok")]);
+        let look = tool::function("look", "", |_: NoArguments| async { "found" });
+        let agents = ["a", "b"].map(|name| Agent::new(name, ""));
+        let runtime = Runtime::builder().provider("p", model).agents(agents).tool(look).build().unwrap();
+        let error = runtime.run("a", "go").await.unwrap_err().error;
+        assert!(matches!(error, CallError::Panicked { .. }), "{name}: {error}");
+        runtime.shutdown().await;
     }
 }
 

@@ -11,7 +11,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::invocation::{Shared, record_usage};
-use super::{End, close, dropped, error_type, fail, messages, record_list};
+use super::{End, OwnSpan, dropped, error_type, fail, messages, record_list};
 use crate::agent::{Agent, Effort};
 use crate::panics::catch;
 use crate::provider::{ProviderError, Request};
@@ -20,7 +20,7 @@ use crate::telemetry::Traced;
 
 /// One request.
 pub(super) struct Chat {
-    span: Span,
+    span: OwnSpan,
     shared: Arc<Shared>,
     begun: Instant,
     is_streamed: bool,
@@ -151,7 +151,7 @@ fn level(effort: Effort) -> &'static str {
 
 impl Traced<Result<Reply, ProviderError>> for Chat {
     fn span(&self) -> Span {
-        self.span.clone()
+        self.span.0.clone()
     }
 
     fn piece(&self) {
@@ -202,6 +202,5 @@ impl Traced<Result<Reply, ProviderError>> for Chat {
 impl Drop for Chat {
     fn drop(&mut self) {
         self.abort(None);
-        close(&mut self.span);
     }
 }

@@ -14,7 +14,7 @@ use super::chat::Chat;
 #[cfg(feature = "otel")]
 use super::metrics::Instruments;
 use super::tool::{ToolStep, Transfer};
-use super::{End, Spans, close, dropped, error_type, fail, messages, record_list};
+use super::{End, OwnSpan, Spans, dropped, error_type, fail, messages, record_list};
 use crate::content::Content;
 use crate::context::ChatMessage;
 use crate::error::CallError;
@@ -63,14 +63,18 @@ impl Drop for Shared {
 
 impl Shared {
     /// Returns the span of a step, unless the invocation has none.
-    pub(super) fn step(&self, span: impl FnOnce() -> Span) -> Span {
+    pub(super) fn step(&self, span: impl FnOnce() -> Span) -> OwnSpan {
         if !self.is_traced {
-            return Span::none();
+            return OwnSpan(Span::none());
         }
-        let span = span();
+        let span = OwnSpan(span());
         #[cfg(feature = "otel")]
-        if !self.is_linked {
-            super::link::adopt(&span, &self.forward);
+        {
+            if !self.is_linked {
+                super::link::adopt(&span, &self.forward);
+            }
+            // Starts it here, where it is not entered: a sampler that panics while it is would do so again when it is left.
+            super::link::ids(&span);
         }
         span
     }
@@ -110,7 +114,7 @@ fn model(entry: &AgentEntry) -> Option<&str> {
 
 /// Begins the trace of an invocation, if it is asked for.
 pub(super) fn begin(spans: &Spans, forward: &Arc<Forward>, agent: Option<&Arc<AgentEntry>>) -> Option<InvocationTrace> {
-    let span = span(forward, agent.map(|agent| &**agent));
+    let span = OwnSpan(span(forward, agent.map(|agent| &**agent)));
     #[cfg(feature = "otel")]
     let instruments = spans.metrics.instruments();
     #[cfg(feature = "otel")]
@@ -183,7 +187,7 @@ fn span(forward: &Forward, agent: Option<&AgentEntry>) -> Span {
 
 /// One invocation.
 struct Invocation {
-    span: Span,
+    span: OwnSpan,
     shared: Arc<Shared>,
     #[cfg(feature = "otel")]
     begun: Instant,
@@ -228,7 +232,7 @@ pub(super) fn record_usage(span: &Span, usage: Usage) {
 
 impl Traced<Result<Content, CallError>> for Invocation {
     fn span(&self) -> Span {
-        self.span.clone()
+        self.span.0.clone()
     }
 
     fn end(&self, result: &Result<Content, CallError>) {
@@ -265,6 +269,5 @@ impl Drop for Invocation {
         if self.end.is_first() {
             let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
-        close(&mut self.span);
     }
 }

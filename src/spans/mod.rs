@@ -28,6 +28,7 @@ mod tool;
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,7 +67,8 @@ impl Telemetry for Spans {
 
     #[cfg(feature = "otel")]
     fn place(&self, forward: &Forward) {
-        link::place(forward);
+        // The caller may be outside of any call that a panic of a subscriber could be the error of.
+        let _ = catch(|| link::place(forward));
     }
 
     fn invocation(&self, forward: &Arc<Forward>, agent: Option<&Arc<AgentEntry>>) -> Option<InvocationTrace> {
@@ -102,9 +104,21 @@ fn fail(span: &Span, error_type: &str, description: Option<&dyn Display>) {
     }
 }
 
-/// Drops a span, which may close it.
-fn close(span: &mut Span) {
-    let _ = catch(|| drop(std::mem::replace(span, Span::none())));
+/// A span that this crate made. A panic of a subscriber when it is closed is caught.
+struct OwnSpan(Span);
+
+impl Deref for OwnSpan {
+    type Target = Span;
+
+    fn deref(&self) -> &Span {
+        &self.0
+    }
+}
+
+impl Drop for OwnSpan {
+    fn drop(&mut self) {
+        let _ = catch(|| drop(std::mem::replace(&mut self.0, Span::none())));
+    }
 }
 
 /// Records a list of texts: as a list where a layer for OpenTelemetry takes it, otherwise as JSON.

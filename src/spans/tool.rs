@@ -10,7 +10,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::invocation::Shared;
-use super::{End, close, dropped, error_type, fail};
+use super::{End, OwnSpan, dropped, error_type, fail};
 use crate::content::Content;
 use crate::error::CallError;
 use crate::name::Name;
@@ -20,7 +20,7 @@ use crate::tool_call::{ToolCall, ToolError};
 
 /// One tool call.
 pub(super) struct ToolStep {
-    span: Span,
+    span: OwnSpan,
     shared: Arc<Shared>,
     #[cfg(feature = "otel")]
     tool: Name,
@@ -115,7 +115,7 @@ fn span(shared: &Shared, call: &ToolCall, transfer: Option<Transfer<'_>>) -> Spa
 
 impl Traced<Result<Content, ToolError>> for ToolStep {
     fn span(&self) -> Span {
-        self.span.clone()
+        self.span.0.clone()
     }
 
     fn end(&self, result: &Result<Content, ToolError>) {
@@ -128,7 +128,7 @@ impl Traced<Result<Content, ToolError>> for ToolStep {
 
 impl Traced<Result<Content, CallError>> for ToolStep {
     fn span(&self) -> Span {
-        self.span.clone()
+        self.span.0.clone()
     }
 
     fn end(&self, result: &Result<Content, CallError>) {
@@ -144,6 +144,5 @@ impl Drop for ToolStep {
         if self.end.is_first() {
             let _ = catch(|| self.finish(Some(dropped(&self.shared.forward)), None));
         }
-        close(&mut self.span);
     }
 }
