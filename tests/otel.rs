@@ -9,7 +9,7 @@ use agentouto::mcp::{ServerConfig, Servers};
 use agentouto::providers::scripted::{Scripted, ScriptedReply};
 use agentouto::tool::{self, NoArguments};
 use agentouto::{
-    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, Reply,
+    Agent, Answer, CallError, Caller, EventKind, Incoming, ProviderError, ProviderErrorKind, ProviderExt as _, Reply,
     Report, Request, Runtime, Usage,
 };
 use axum::Router;
@@ -604,6 +604,25 @@ async fn nothing_secret_is_in_a_span_of_a_request_that_a_server_refuses() {
         assert_eq!(error.value.as_str(), "401");
         assert!(!format!("{span:?}").contains("hunter2"), "{span:?}");
     }
+}
+
+/// An event within a span is a part of it in OpenTelemetry.
+#[tokio::test(start_paused = true)]
+async fn nothing_that_a_server_said_is_in_a_span_of_a_request_that_is_sent_again() {
+    let kept = Kept::default();
+    let (_provider, _guard) = kept.observe(Sampler::AlwaysOn);
+    let broken = || ProviderError::new(ProviderErrorKind::Overloaded, "the prompt `hunter2` must wait");
+    let first = Scripted::new().replies("a", [ScriptedReply::error(broken())]);
+    let second = Scripted::new().replies("a", [ScriptedReply::error(broken()), Reply::text("done").into()]);
+    let model = first.or(second.retry());
+    let runtime = Runtime::builder().provider("p", model).agent(Agent::new("a", "")).build().unwrap();
+    runtime.run("a", "go").await.unwrap();
+    runtime.shutdown().await;
+    let spans = kept.0.lock().unwrap();
+    let chat = spans.iter().find(|span| span.name == "chat").unwrap();
+    let told: Vec<_> = chat.events.iter().map(|event| &*event.name).collect();
+    assert_eq!(told, ["another provider is asked", "a model is asked again"]);
+    assert!(!format!("{spans:?}").contains("hunter2"), "{spans:?}");
 }
 
 /// Panics for the spans of this name.

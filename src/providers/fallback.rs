@@ -78,7 +78,7 @@ impl<A: Provider, B: Provider> Fallback<A, B> {
         };
         tracing::info!(
             agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status,
-            "another provider is asked: {error}"
+            "another provider is asked"
         );
         let spent = error.usage();
         next_attempt(deltas, &error, None, before).await.map_err(|refused| with_spent(refused, spent))?;

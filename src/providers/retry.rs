@@ -100,7 +100,7 @@ impl<P: Provider> Retry<P> {
             };
             tracing::info!(
                 agent = &*request.agent.name, call_id = %request.call_id, kind = ?error.kind, status = error.status, ?pause,
-                "a model is asked again: {error}"
+                "a model is asked again"
             );
             spent = sum(spent, error.usage());
             next_attempt(deltas, &error, Some(pause), before).await.map_err(|refused| final_error(refused, spent))?;

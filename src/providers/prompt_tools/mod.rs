@@ -180,8 +180,8 @@ impl<P: Provider> PromptTools<P> {
                 Err(error) if !request.tools.is_empty() && refuses_tools(&error) => {
                     let model = &request.agent.model;
                     tracing::info!(
-                        model = &**model,
-                        "the server refuses tools; they are told in text from now on: {error}"
+                        model = &**model, kind = ?error.kind, status = error.status,
+                        "the server refuses tools; they are told in text from now on"
                     );
                     self.refused.lock().insert(Arc::clone(model));
                 }
