@@ -19,7 +19,8 @@
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
 //! - `prompt_tools` (default): tools for models that cannot call functions, and with them `jsonschema`.
 //! - `otel`: one OpenTelemetry trace per run, also under a service's own spans, and metrics; with it `opentelemetry` and
-//!   `tracing-opentelemetry`. The layer of the latter must be installed. Metrics go to the global meter provider.
+//!   `tracing-opentelemetry`. The layer of the latter must be installed. Metrics go to the global meter provider. The
+//!   span and the `tracestate` of the caller reach what is below a call; its baggage does not.
 //! - `mcp-client`: the tools of MCP servers, and with them the client of the official SDK `rmcp`.
 //! - `mcp-server`: the agents as an MCP server, and with it the server of that SDK, and `axum`.
 

@@ -140,7 +140,8 @@ impl Log {
     }
 
     /// The texts of replies that were cut short, by a cancellation or by an error; none unless [`Call::log_details`]
-    /// was set. A reply that was asked for again after an error has one for each attempt.
+    /// was set. A reply that was asked for again after an error has one for each attempt. Arguments of tools, and so of
+    /// `finish`, are no text.
     #[must_use]
     pub fn cut_replies(&self) -> Vec<CutReply> {
         let agents = self.agents();
