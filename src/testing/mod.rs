@@ -12,7 +12,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -166,8 +167,7 @@ impl TestCall {
     /// The actor's error; [`CallError::Unanswered`] if the port was dropped unused; [`CallError::Cancelled`] after
     /// [`TestCall::cancel`].
     pub async fn answer(&self) -> Result<Content, CallError> {
-        let outcome = &self.served().outcome;
-        std::future::poll_fn(|context| outcome.poll_result(context)).await
+        self.served().answer.clone().await
     }
 
     /// Cancels the call, as its caller would. Calls that are running end, and [`ReplyPort::cancelled`] returns.
@@ -235,6 +235,8 @@ async fn no_answers(forward: Arc<Forward>) -> Result<Content, CallError> {
 /// A test call that has begun.
 struct Served {
     outcome: Arc<Outcome>,
+    /// The result of the call, for any number of tasks.
+    answer: Shared<BoxFuture<'static, Result<Content, CallError>>>,
     scope: Scope,
     /// The scope of what an actor does for the call.
     below: Scope,
@@ -260,7 +262,9 @@ impl Served {
         let deliver: Arc<dyn Deliver> = Arc::new(Answers(answerer));
         let part = Arc::new(ActorPart::new(call, below.clone(), Arc::clone(&deliver)));
         let events = Mutex::new((events, Vec::new()));
-        Self { outcome, scope, below, part, deliver, contexts: AtomicU64::new(0), events }
+        let answered = Arc::clone(&outcome);
+        let answer = std::future::poll_fn(move |context| answered.poll_result(context)).boxed().shared();
+        Self { outcome, answer, scope, below, part, deliver, contexts: AtomicU64::new(0), events }
     }
 
     fn caller(&self, scope: &Scope, id: CallId) -> ScopedCaller {

@@ -300,6 +300,23 @@ async fn an_actor_under_test_answers_calls_is_cancelled_or_says_nothing() {
     incoming.reply.cancelled().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn every_task_that_waits_for_the_answer_of_an_actor_gets_it() {
+    let (incoming, test) = Incoming::for_test("");
+    let test = Arc::new(test);
+    let mut waiting: Vec<_> = (0..3).map(|_| Arc::clone(&test)).collect();
+    let waiting = waiting.drain(..).map(|test| tokio::spawn(async move { test.answer().await }));
+    let waiting: Vec<_> = waiting.collect();
+    tokio::task::yield_now().await;
+    waiting[1].abort();
+    tokio::task::yield_now().await;
+    incoming.reply.send(Ok::<_, CallError>("answer"));
+    let answers = futures_util::future::join_all(waiting);
+    let answers = tokio::time::timeout(Duration::from_secs(60), answers).await.expect("a task was not woken");
+    let answers: Vec<_> = answers.into_iter().map(Result::ok).collect();
+    assert_eq!(answers, [Some(Ok("answer".into())), None, Some(Ok("answer".into()))]);
+}
+
 #[tokio::test]
 async fn the_log_keeps_tool_calls_with_arguments_and_outputs_when_asked_to() {
     let fails = With("fails", |_: ToolContext| async { Err::<Content, ToolError>("no luck".into()) });
