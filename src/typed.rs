@@ -136,7 +136,7 @@ impl Typed {
 
     fn fit(&self, value: Value) -> Result<Arc<str>, String> {
         // The type's `Deserialize` is foreign code, and an actor must not end because its caller's panics.
-        catch(|| (self.check)(&value)).unwrap_or_else(|panic| Err(format!("its type panicked: {panic}")))?;
+        catch(|| (self.check)(&value)).unwrap_or_else(type_panicked)?;
         Ok(match (self.form, value) {
             (Form::Text, Value::String(text)) => text.into(),
             (_, value) => value.to_string().into(),
@@ -155,11 +155,16 @@ impl CheckAnswer for Typed {
         }
         let mut message = self.schema.clone();
         let mut is_recursive = false;
+        // A definition of the type may have that name.
+        let mut name = "message".to_owned();
+        while self.schema["$defs"].get(&name).is_some() {
+            name.push('_');
+        }
         // A recursive type refers to itself as the root, which it is no more.
         let refer = |schema: &mut Schema| {
             if schema.get("$ref").is_some_and(|target| target == "#") {
                 is_recursive = true;
-                schema.insert("$ref".to_owned(), "#/$defs/message".into());
+                schema.insert("$ref".to_owned(), format!("#/$defs/{name}").into());
             }
         };
         if let Ok(schema) = <&mut Schema>::try_from(&mut message) {
@@ -173,7 +178,7 @@ impl CheckAnswer for Typed {
             parameters["$defs"] = definitions;
         }
         if let Some(definition) = definition {
-            parameters["$defs"]["message"] = definition;
+            parameters["$defs"][name] = definition;
         }
         parameters
     }
@@ -248,7 +253,12 @@ impl<F: Fn(&Value) -> Result<(), String> + Send + Sync> CheckAnswer for Validate
 /// The output of a call that expects a `T`.
 fn decode<T: DeserializeOwned>(answer_type: Option<&AnswerType>, text: Arc<str>) -> Result<T, String> {
     let answer_type = answer_type.ok_or("the type was set after the call was sent")?;
-    parse(&answer_type.0.value(&text)?)
+    let value = answer_type.0.value(&text)?;
+    catch(|| parse(&value)).unwrap_or_else(type_panicked)
+}
+
+fn type_panicked<T>(panic: Arc<str>) -> Result<T, String> {
+    Err(format!("its type panicked: {panic}"))
 }
 
 /// Returns the value as a `T`, or where it is not one, what was found and what was expected.

@@ -1,6 +1,7 @@
 //! Answers of a type that the caller expects.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::{Agent, CallError, Forward, Incoming, Reply, Request, Runtime};
@@ -358,6 +359,57 @@ async fn a_panic_of_a_callers_type_ends_no_actor_that_answers_it() {
     }
     assert_eq!(runtime.user("u").forward("clerk", "?").typed::<u8>().await.unwrap().output, 42);
     clerk.stop(None);
+}
+
+/// A type that can be made once.
+#[derive(Debug, JsonSchema)]
+#[schemars(transparent)]
+struct Once(#[expect(dead_code, reason = "only its making matters")] u8);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: serde::Deserializer<'de>>(written: D) -> Result<Self, D::Error> {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        assert_eq!(MADE.fetch_add(1, Ordering::Relaxed), 0, "made twice");
+        u8::deserialize(written).map(Self)
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_panics_only_for_its_output_is_an_error_of_the_call() {
+    let model = Scripted::computed(|_: &Request| Reply::text("42"));
+    let runtime = team(model, ["a"]).build().unwrap();
+    let failed = runtime.user("u").forward("a", "?").typed::<Once>().await.unwrap_err();
+    assert!(failed.to_string().contains("its type panicked"), "{failed}");
+}
+
+/// A type that is not the parameter `message`, but has its name.
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[schemars(rename = "message")]
+struct Note {
+    text: String,
+    replies: Vec<Note>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+enum Thread {
+    Note(Note),
+    Many(Vec<Thread>),
+}
+
+#[tokio::test]
+async fn a_recursive_type_with_a_part_of_the_name_of_the_parameter_keeps_both_schemas() {
+    let thread = || json!({"Many": [{"Note": {"text": "x", "replies": [{"text": "y", "replies": []}]}}]});
+    let model = Scripted::computed(move |request: &Request| {
+        let parameters = &request.tools.last().unwrap().parameters;
+        let validator = jsonschema::validator_for(parameters).unwrap();
+        assert!(validator.is_valid(&json!({"message": thread()})), "{parameters}");
+        assert!(!validator.is_valid(&json!({"message": {"Many": [{"Note": {"Many": []}}]}})), "{parameters}");
+        finish(json!({"message": thread()}))
+    });
+    let runtime = team(model, ["a"]).build().unwrap();
+    let answer = runtime.user("u").forward("a", "?").typed::<Thread>().await.unwrap().output;
+    let note = |text: &str, replies| Note { text: text.to_owned(), replies };
+    assert_eq!(answer, Thread::Many(vec![Thread::Note(note("x", vec![note("y", vec![])]))]));
 }
 
 #[tokio::test]
