@@ -14,28 +14,18 @@ pub(crate) struct AnswerDeltas {
     message: MessageReader,
     /// Whether the next piece begins the answer.
     begins: bool,
-    /// The text with which an answer begins that is not that of `finish`.
-    before: Arc<str>,
 }
 
 impl AnswerDeltas {
     /// `continues`: the reply goes on where a paused one stopped.
     pub(crate) fn new(continues: bool) -> Self {
-        Self { finish: None, message: MessageReader::default(), begins: !continues, before: Arc::default() }
-    }
-
-    /// For another attempt: the answer begins anew, with the text of the paused replies before.
-    pub(crate) fn anew(before: Arc<str>) -> Self {
-        Self { before, ..Self::new(false) }
+        Self { finish: None, message: MessageReader::default(), begins: !continues }
     }
 
     /// Returns the piece of the answer that a piece of the reply contains.
     pub(crate) fn next(&mut self, delta: &Delta) -> Option<Delta> {
         let text: Arc<str> = match delta {
-            Delta::Text(text) if self.finish.is_none() => match std::mem::take(&mut self.before) {
-                before if before.is_empty() => Arc::clone(text),
-                before => format!("{before}{text}").into(),
-            },
+            Delta::Text(text) if self.finish.is_none() => Arc::clone(text),
             Delta::ToolCall { index, name, arguments } if &**name == FINISH => {
                 if *self.finish.get_or_insert(*index) != *index {
                     return None;

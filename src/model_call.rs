@@ -14,7 +14,7 @@ use crate::error::CallError;
 use crate::event::EventKind;
 use crate::outcome::Outcome;
 use crate::poll_timer::PollTimer;
-use crate::provider::{Attempts, DeltaSink, NextAttempt, ProviderError, ProviderErrorKind, Request};
+use crate::provider::{Attempts, Delta, DeltaSink, NextAttempt, ProviderError, ProviderErrorKind, Request};
 use crate::reply::{Reply, Usage};
 use crate::run_context::Meter;
 use crate::snapshot::AgentEntry;
@@ -42,7 +42,12 @@ pub(crate) async fn request(
     let mut emit = |delta| {
         trace.iter().for_each(|trace| trace.piece());
         if attempts.is_next.swap(false, Ordering::Relaxed) {
-            answer = Some(Box::new(AnswerDeltas::anew(request.context.resumed(None))));
+            answer = None;
+            // Another attempt at the rest of a paused reply: the answer begins anew, with the text before the rest.
+            if has_text && request.context.is_paused() {
+                let delta = Delta::Answer { text: request.context.resumed(None), begins: true };
+                call.emit_to_streams(|| EventKind::ModelDelta { delta });
+            }
         }
         let answer = answer.get_or_insert_with(|| Box::new(AnswerDeltas::new(request.context.is_paused())));
         let answer = answer.next(&delta).filter(|_| has_text);

@@ -65,10 +65,6 @@ impl Roster {
         self.peers.len()
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.find(name).is_some()
-    }
-
     /// Returns the name of a peer as it joined.
     pub(crate) fn find(&self, name: &str) -> Option<&Name> {
         self.peers.find(name).map(|(name, _)| name)

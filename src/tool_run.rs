@@ -42,10 +42,8 @@ impl ToolRun {
     pub(crate) fn start(self) -> AbortOnDropHandle<ToolOutput> {
         let trace = self.trace.as_ref().map(|trace| trace.tool(&self.call));
         let span = trace.as_ref().map_or_else(Span::none, |trace| trace.span());
-        AbortOnDropHandle::new(tokio::spawn(async move {
-            // The trace holds the span for longer than the run: a subscriber may panic when it is closed.
-            self.run(trace.as_ref()).instrument(span).await
-        }))
+        // The trace holds the span for longer than the run: a subscriber may panic when it is closed.
+        AbortOnDropHandle::new(tokio::spawn(async move { self.run(trace.as_ref()).instrument(span).await }))
     }
 
     async fn run(self, trace: Option<&ToolTrace>) -> ToolOutput {

@@ -185,7 +185,8 @@ fn refuse(reason: impl Into<String>) -> Action {
 
 fn unknown_tool(name: &str, tools: &Toolbox, roster: &Roster) -> String {
     let known = list("tools", &tools.nearest(name), tools.len());
-    let hint = if roster.contains(name) { format!("; `{name}` is an agent: use call_agent") } else { String::new() };
+    let is_agent = roster.find(name).is_some();
+    let hint = if is_agent { format!("; `{name}` is an agent: use call_agent") } else { String::new() };
     format!("Tool not found{hint}; {known}")
 }
 

@@ -89,7 +89,7 @@ impl Registration {
             names::offer(&named, |name| {
                 if theirs.contains(name) || is_reserved(name, &[CALL_AGENT, FINISH]) {
                     Some("a tool")
-                } else if snapshot.roster.contains(name) || is_reserved(name, &[USER]) {
+                } else if snapshot.roster.find(name).is_some() || is_reserved(name, &[USER]) {
                     Some("an agent, actor or user")
                 } else {
                     None

@@ -182,7 +182,7 @@ impl AgentServer {
     fn agent(&self, tool: &str) -> Option<Name> {
         let roster = &self.runtime.router.registry.snapshot().roster;
         // An agent whose name is a valid tool name has that name as a tool, too.
-        if names::is_fit(tool) && roster.contains(tool) && self.shows(tool) {
+        if names::is_fit(tool) && roster.find(tool).is_some() && self.shows(tool) {
             return Some(tool.into());
         }
         let shown: Vec<_> = roster.names().filter(|name| self.shows(name)).collect();
