@@ -75,6 +75,11 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds several tools for every agent.
+    pub fn tools(self, tools: impl IntoIterator<Item = impl Tool>) -> Self {
+        tools.into_iter().fold(self, Self::tool)
+    }
+
     /// Sets the source of the ids of calls that have no parent. Default: [`CallId::random`].
     ///
     /// With [`CallId::seeded`] the ids of a run repeat, within the limits that [`CallId`] describes. The order of

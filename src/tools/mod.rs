@@ -1,9 +1,13 @@
 //! Tools that wrap other tools, and [`ToolExt`], which makes them. No code outside this folder depends on a particular
 //! one.
+//!
+//! Tools for files, feature `files`: `Files`.
 
 mod approved;
 mod cached;
 mod concurrency_limit;
+#[cfg(feature = "files")]
+mod files;
 mod only_for;
 mod timeout;
 mod wrapper;
@@ -13,6 +17,8 @@ use std::time::Duration;
 pub use approved::Approved;
 pub use cached::Cached;
 pub use concurrency_limit::ConcurrencyLimit;
+#[cfg(feature = "files")]
+pub use files::{FileTool, Files};
 pub use only_for::OnlyFor;
 pub use timeout::Timeout;
 pub use wrapper::{InnerTool, ToolWrapper};

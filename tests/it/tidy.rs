@@ -113,7 +113,11 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("process_wrap", &["mcp/transport/child"]),
     ("nix", &["mcp/transport/child"]),
     ("percent_encoding", &["mcp/client/redaction"]),
-    ("sha2", &["mcp/client/definition"]),
+    ("sha2", &["mcp/client/definition", "tools/files/version"]),
+    ("cap_std", &["tools/files"]),
+    ("rustix", &["tools/files"]),
+    ("encoding_rs", &["tools/files/text"]),
+    ("infer", &["tools/files/text"]),
     ("subtle", &["mcp/server"]),
 ];
 
