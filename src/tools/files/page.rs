@@ -105,8 +105,8 @@ impl Page {
         let all_crlf = crlf_lines > 0 && crlf_lines == ended;
         FinishedPage {
             text: if all_crlf { self.text.replace("\r\n", "\n") } else { self.text },
-            first: self.offset + 1,
-            last: self.offset + self.shown,
+            skipped: self.offset,
+            shown: self.shown,
             total: is_whole.then_some(self.lines),
             cut: self.cut,
             line_ends: match crlf_lines {
@@ -123,10 +123,10 @@ impl Page {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FinishedPage {
     pub(super) text: String,
-    /// The number of the first line, from 1.
-    pub(super) first: u64,
-    /// The number of the last line. Less than `first` if there is none.
-    pub(super) last: u64,
+    /// The number of lines before those that are shown.
+    pub(super) skipped: u64,
+    /// The number of lines that are shown.
+    pub(super) shown: u64,
     /// The number of all lines, if they were counted.
     pub(super) total: Option<u64>,
     /// The number of bytes of the only line, if only a part of it is shown.
@@ -161,7 +161,7 @@ impl LineEnds {
 mod tests {
     use super::*;
 
-    /// The text of a page, its last line, all lines and the cut, the same for pieces of every size.
+    /// The text of a page, the numbers of lines shown and of all, and the cut, the same for pieces of every size.
     #[track_caller]
     fn check(text: &str, (offset, limit, max): (u64, u64, usize), expected: (&str, u64, u64, Option<u64>)) {
         for size in 1..=text.len().max(1) {
@@ -176,7 +176,7 @@ mod tests {
                 rest = &rest[end..];
             }
             let page = page.finish(true);
-            let actual = (&*page.text, page.last, page.total.unwrap(), page.cut);
+            let actual = (&*page.text, page.shown, page.total.unwrap(), page.cut);
             assert_eq!(actual, expected, "{text:?} in pieces of {size}");
         }
     }
@@ -186,13 +186,13 @@ mod tests {
         check("", (0, 9, 99), ("", 0, 0, None));
         check("a", (0, 9, 99), ("a", 1, 1, None));
         check("a\nb\n", (0, 9, 99), ("a\nb\n", 2, 2, None));
-        check("a\nb\nc", (1, 1, 99), ("b\n", 2, 3, None));
-        check("a\nb\nc", (2, 9, 99), ("c", 3, 3, None));
-        check("a\nb\nc", (3, 9, 99), ("", 3, 3, None));
+        check("a\nb\nc", (1, 1, 99), ("b\n", 1, 3, None));
+        check("a\nb\nc", (2, 9, 99), ("c", 1, 3, None));
+        check("a\nb\nc", (3, 9, 99), ("", 0, 3, None));
         check("aa\nbb\ncc\n", (0, 9, 7), ("aa\nbb\n", 2, 3, None));
-        check("aa\nbb\ncc\n", (1, 9, 3), ("bb\n", 2, 3, None));
+        check("aa\nbb\ncc\n", (1, 9, 3), ("bb\n", 1, 3, None));
         check("가나다\nb", (0, 9, 4), ("가", 1, 2, Some(10)));
-        check("a\n가나다", (1, 9, 7), ("가나", 2, 2, Some(9)));
+        check("a\n가나다", (1, 9, 7), ("가나", 1, 2, Some(9)));
         check("a\r\nb\r\n", (0, 9, 99), ("a\nb\n", 2, 2, None));
         check("a\r\nb\n", (0, 9, 99), ("a\r\nb\n", 2, 2, None));
         check("a\r\nb", (0, 9, 99), ("a\nb", 2, 2, None));

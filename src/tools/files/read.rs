@@ -36,7 +36,12 @@ pub(super) struct ReadFile {
 pub(super) async fn read_file(files: &Files, read: ReadFile, context: &ToolContext) -> Result<String, ToolError> {
     let path = files.root.parse(&read.path)?;
     let Some(place) = files.root.find(&path)? else { return Err(not_found(&quoted(path.as_str()))) };
-    let (mut file, metadata) = place.open_regular(&place.name, false).map_err(|error| failed(&path, &error))?;
+    let (mut file, metadata) = place.open_regular(&place.name, false).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            files.root.versions_read.lock().gone(context, &place.path);
+        }
+        failed(&path, &error)
+    })?;
     let page = Page::new(read.offset.unwrap_or(0), read.limit.unwrap_or(DEFAULT_LINES), files.max_output_bytes);
     let mut pace = Pace::new(context);
     let scanned = scan(&mut file, &path, page, metadata.len(), &mut pace).await?;
@@ -117,22 +122,24 @@ fn answer(
     format: TextFormat,
     invalid: Option<(u64, u64)>,
 ) -> Result<String, ToolError> {
+    // Past the end there is no line, and no number of one.
+    let (first, last) = (page.skipped.saturating_add(1), page.skipped.saturating_add(page.shown));
     let mut notes = Vec::new();
     match page.total {
         Some(0) => notes.push("empty file".to_owned()),
-        Some(total) if page.last < page.first => {
+        Some(total) if page.shown == 0 => {
             let lines = if total == 1 { "1 line".to_owned() } else { format!("{total} lines") };
             let path = quoted(path.as_str());
-            return Err(format!("{path} has {lines}; an offset of {} is past the end", page.first - 1).into());
+            return Err(format!("{path} has {lines}; an offset of {} is past the end", page.skipped).into());
         }
-        Some(total) => notes.push(format!("lines {} to {} of {total}", page.first, page.last)),
-        None => notes.push(format!("lines {} to {}; the file has {length} bytes", page.first, page.last)),
+        Some(total) => notes.push(format!("lines {first} to {last} of {total}")),
+        None => notes.push(format!("lines {first} to {last}; the file has {length} bytes")),
     }
     if let Some(bytes) = page.cut {
-        notes.push(format!("line {} has {bytes} bytes, of which the first {} are shown", page.first, page.text.len()));
+        notes.push(format!("line {first} has {bytes} bytes, of which the first {} are shown", page.text.len()));
     }
-    if page.total.is_none_or(|total| page.last < total) {
-        notes.push(format!("continue with offset {}", page.last));
+    if page.total.is_none_or(|total| last < total) {
+        notes.push(format!("continue with offset {last}"));
     } else if !page.ends_with_newline {
         notes.push("no newline at the end".to_owned());
     }

@@ -28,6 +28,9 @@ pub(super) struct Root {
     writes: [tokio::sync::Mutex<()>; 64],
 }
 
+/// The greatest number of symbolic links on the way to a file, as on Linux.
+const MAX_LINKS: usize = 40;
+
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
@@ -53,33 +56,41 @@ impl Root {
         })
     }
 
-    /// Finds a file that exists, by what it is after all symbolic links. `None` if there is none.
+    /// Finds the place of a file, after all symbolic links. `None` if its folder does not exist. The file may not exist
+    /// either.
     pub(super) fn find(&self, path: &RelativePath) -> Result<Option<Place>, ToolError> {
-        let real = match self.dir.canonicalize(path) {
-            Ok(real) => real,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match self.dir.symlink_metadata(path) {
-                    Ok(_) => Err(format!("{} is a symbolic link to nothing", quoted(path.as_str())).into()),
-                    Err(_) => Ok(None),
-                };
+        let failed = |error| failed(path, &error);
+        let is_directory = || format!("{} is a directory", quoted(path.as_str()));
+        let mut current = Path::new(path.as_str()).to_owned();
+        for followed in 0..=MAX_LINKS {
+            // Only folders are resolved by the system: a file may be replaced meanwhile, and have no path then.
+            let (parent, name) = (current.parent().unwrap_or(Path::new("")), current.file_name());
+            let name = name.filter(|name| *name != ".").ok_or_else(is_directory)?;
+            let place = match self.place(parent, name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && followed == 0 => return Ok(None),
+                place => place.map_err(failed)?,
+            };
+            match place.dir.symlink_metadata(name) {
+                Ok(metadata) if metadata.is_symlink() => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && followed > 0 => {
+                    return Err(format!("{} is a symbolic link to nothing", quoted(path.as_str())).into());
+                }
+                _ => return Ok(Some(place)),
             }
-            Err(error) => return Err(failed(path, &error)),
-        };
-        match (real.parent(), real.file_name()) {
-            (Some(parent), Some(name)) => self.place(parent, name).map(Some).map_err(|error| failed(path, &error)),
-            _ => Err(format!("{} is a directory", quoted(path.as_str())).into()),
+            let target = place.dir.read_link_contents(name).map_err(failed)?;
+            if target.is_absolute() {
+                return Err(leads_out(&quoted(path.as_str())));
+            }
+            current = place.folder.join(target);
         }
+        Err(format!("{}: too many symbolic links", quoted(path.as_str())).into())
     }
 
     /// Makes the folders of a new file. Gives the place of the file.
     pub(super) fn make_place(&self, path: &RelativePath) -> Result<Place, ToolError> {
         let (parent, name) = path.as_str().rsplit_once('/').unwrap_or((".", path.as_str()));
         self.check_new_folders(path, parent)?;
-        path.check_new([name].into_iter())?;
-        let made = self.dir.create_dir_all(parent).and_then(|()| {
-            let real = self.dir.canonicalize(parent)?;
-            self.place(&real, name.as_ref())
-        });
+        let made = self.dir.create_dir_all(parent).and_then(|()| self.place(Path::new(parent), name.as_ref()));
         made.map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 format!("{} cannot be: a part of the path is a file", quoted(path.as_str())).into()
@@ -95,15 +106,19 @@ impl Root {
         path.check_new(parent[existing..].split('/').filter(|name| *name != "."))
     }
 
+    /// The place of a name in a folder.
     fn place(&self, parent: &Path, name: &OsStr) -> io::Result<Place> {
-        let dir = if parent == Path::new("") { self.dir.open_dir(".")? } else { self.dir.open_dir(parent)? };
-        let path = if parent == Path::new(".") { PathBuf::from(name) } else { parent.join(name) };
+        let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+        let folder = self.dir.canonicalize(parent)?;
+        let dir = self.dir.open_dir(&folder)?;
+        let folder = if folder == Path::new(".") { PathBuf::new() } else { folder };
+        let path = folder.join(name);
         // Where upper and lower case name the same file, they are one path here.
         let path = match cfg!(any(windows, target_os = "macos")) {
             true => path.to_string_lossy().to_lowercase().into(),
             false => path,
         };
-        Ok(Place { dir, name: name.to_owned(), path: path.into() })
+        Ok(Place { dir, name: name.to_owned(), folder, path: path.into() })
     }
 
     /// Waits until no other call compares and replaces this file. An asynchronous lock: it is held across pauses.
@@ -120,6 +135,8 @@ impl Root {
 pub(super) struct Place {
     pub(super) dir: Dir,
     pub(super) name: OsString,
+    /// The path of the directory below the root, without links.
+    folder: PathBuf,
     /// The path below the root, without links. It tells files apart, and opens none.
     pub(super) path: Arc<Path>,
 }
@@ -221,12 +238,14 @@ pub(super) fn failed(path: &RelativePath, error: &io::Error) -> ToolError {
     match (error.kind(), error.raw_os_error()) {
         // Of this file and of cap-std.
         (io::ErrorKind::InvalidInput, None) => format!("{path} {error}").into(),
-        (io::ErrorKind::PermissionDenied, None) => {
-            format!("{path} leads out of the root, through a symbolic link").into()
-        }
+        (io::ErrorKind::PermissionDenied, None) => leads_out(&path),
         (io::ErrorKind::NotFound, _) => not_found(&path),
         _ => format!("{path}: {error}").into(),
     }
+}
+
+fn leads_out(path: &str) -> ToolError {
+    format!("{path} leads out of the root, through a symbolic link").into()
 }
 
 pub(super) fn not_found(path: &str) -> ToolError {

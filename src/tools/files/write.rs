@@ -1,5 +1,6 @@
 //! The tool `write_file`.
 
+use std::fs::{File, Metadata};
 use std::io;
 
 use schemars::JsonSchema;
@@ -32,26 +33,21 @@ pub(super) async fn write_file(files: &Files, write: WriteFile, context: &ToolCo
     files.check_writable()?;
     let path = files.root.parse(&write.path)?;
     let (content, mut pace) = (write.content.as_bytes(), Pace::new(context));
-    let Some(place) = files.root.find(&path)? else {
-        let place = files.root.make_place(&path)?;
-        let _lock = files.root.lock(&place).await;
-        replace(&place, content, Expected::Nothing, &mut pace).await.map_err(|error| not_written(&path, error))?;
-        written(files, context, &place, content);
-        return Ok(format!("Created {} ({}).", quoted(path.as_str()), bytes(content.len() as u64)));
+    let place = match files.root.find(&path)? {
+        Some(place) => place,
+        None => files.root.make_place(&path)?,
     };
     let _lock = files.root.lock(&place).await;
-    let (mut file, metadata) = place.open_regular(&place.name, true).map_err(|error| failed(&path, &error))?;
-    let mut hasher = VersionHasher::default();
-    let mut piece = vec![0; PIECE.min(metadata.len() as usize + 1)];
-    while hasher.bytes() <= MAX_WHOLE {
-        let filled = fill(&mut file, &mut piece).map_err(|error| failed(&path, &error))?;
-        hasher.update(&piece[..filled]);
-        if filled < piece.len() {
-            break;
+    let (current, metadata) = match place.open_regular(&place.name, true) {
+        Ok((file, metadata)) => (current_version(file, &metadata, &path, &mut pace).await?, metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.check_new(place.name.to_str().into_iter())?;
+            replace(&place, content, Expected::Nothing, &mut pace).await.map_err(|error| not_written(&path, error))?;
+            written(files, context, &place, content);
+            return Ok(format!("Created {} ({}).", quoted(path.as_str()), bytes(content.len() as u64)));
         }
-        pace.pause("bytes compared", hasher.bytes(), Some(metadata.len())).await;
-    }
-    let current = hasher.finish(&metadata);
+        Err(error) => return Err(failed(&path, &error)),
+    };
     let known = files.root.versions_read.lock().known(context, &place.path);
     check_known(&path, &known, &current)?;
     let expected = Expected::File(&current, &metadata);
@@ -60,6 +56,26 @@ pub(super) async fn write_file(files: &Files, write: WriteFile, context: &ToolCo
     let unread = if known == Known::Never { ", which was not read in this run before" } else { "" };
     let (new, old) = (bytes(content.len() as u64), bytes(metadata.len()));
     Ok(format!("Replaced {}{unread} ({new}; it had {old}).", quoted(path.as_str())))
+}
+
+/// The version of the file that is at the place.
+async fn current_version(
+    mut file: File,
+    metadata: &Metadata,
+    path: &RelativePath,
+    pace: &mut Pace<'_>,
+) -> Result<Version, ToolError> {
+    let mut hasher = VersionHasher::default();
+    let mut piece = vec![0; usize::try_from(metadata.len()).map_or(PIECE, |length| PIECE.min(length + 1))];
+    while hasher.bytes() <= MAX_WHOLE {
+        let filled = fill(&mut file, &mut piece).map_err(|error| failed(path, &error))?;
+        hasher.update(&piece[..filled]);
+        if filled < piece.len() {
+            break;
+        }
+        pace.pause("bytes compared", hasher.bytes(), Some(metadata.len())).await;
+    }
+    Ok(hasher.finish(metadata))
 }
 
 /// Compares what the model knows with what is there.
