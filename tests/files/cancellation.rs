@@ -69,7 +69,7 @@ async fn a_long_read_reports_its_progress_and_a_cancelled_run_ends_it_at_once() 
 #[tokio::test]
 async fn a_write_that_is_dropped_at_any_await_leaves_the_old_or_the_new_file() {
     let folder = Folder::new();
-    let (old, new) = ("o".repeat(3_500_000), "n".repeat(3_500_000));
+    let (old, new) = ("o".repeat(300_000), "n".repeat(300_000));
     let mut outcomes = [0; 2];
     for number in 0..60 {
         folder.put("a", &old);
@@ -77,7 +77,7 @@ async fn a_write_that_is_dropped_at_any_await_leaves_the_old_or_the_new_file() {
         let write =
             async { if number % 2 == 0 { agent.write("a", &new).await } else { agent.edit("a", &old, &new).await } };
         // Real time, because the work is on other threads: each round ends at another place.
-        let _ = tokio::time::timeout(Duration::from_micros(number * 700), write).await;
+        let _ = tokio::time::timeout(Duration::from_micros(number * 500), write).await;
         // A write under the lock of the file comes after the dropped one has ended.
         let text = loop {
             let text = folder.get("a");

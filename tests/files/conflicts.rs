@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use agentouto::tools::Files;
 
@@ -39,6 +39,22 @@ async fn fault_72_a_range_is_enough_to_have_read_and_a_change_elsewhere_is_seen(
     agent.read_lines("a", 0, 1).await.unwrap();
     fs::write(folder.path("a"), "one\ntwo\n3\n").unwrap();
     assert_eq!(agent.write("a", "one\n").await.unwrap_err(), CHANGED);
+}
+
+/// A file of more than 64 MiB is compared by its size and the time of its change.
+#[tokio::test]
+async fn fault_72_a_change_of_a_large_file_is_seen() {
+    use std::io::Write as _;
+    let folder = Folder::new();
+    let mut file = fs::File::create(folder.path("a")).unwrap();
+    file.write_all("line\n".repeat(2_000).as_bytes()).unwrap();
+    file.set_len(10_000_000_000).unwrap();
+    let agent = Agent::new(&folder.files());
+    agent.read_lines("a", 0, 1).await.unwrap();
+    file.write_all(b"x").unwrap();
+    assert_eq!(agent.write("a", "x").await.unwrap_err(), CHANGED);
+    agent.read_lines("a", 0, 1).await.unwrap();
+    assert_eq!(agent.write("a", "x").await.unwrap(), "Replaced `a` (1 byte; it had 10000000000 bytes).");
 }
 
 #[tokio::test]
@@ -149,49 +165,63 @@ async fn fault_72_edits_of_one_file_at_once_all_stay() {
     assert_eq!(folder.get("a"), (0..50).map(|number| format!("[{number}]\n")).collect::<String>());
 }
 
-/// Another program replaces the file by rename all the time, with numbers that grow. An update of that program is never
-/// lost: the file never shows a number that is less than the last one that was there before the agent's write.
+/// Another program replaces the file by rename with a number, and goes on when the tool has read it. So a number that
+/// the tool replaces without having read it is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(target_os = "linux")]
-async fn fault_72_an_update_of_another_process_is_not_lost() {
+async fn fault_72_an_update_of_another_program_is_not_lost() {
+    const UPDATES: u64 = 300;
     let folder = Folder::new();
     folder.put("a", "0");
-    let (root, stop) = (folder.root(), Arc::new(AtomicBool::new(false)));
-    let stopped = Arc::clone(&stop);
-    // It appends to what it reads, and replaces the file only if it is the file that it read, as the tools do.
+    let root = folder.root();
+    let (put, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (is_put, is_seen) = (Arc::clone(&put), Arc::clone(&seen));
     let other = std::thread::spawn(move || {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        let mut added = 0;
-        while !stopped.load(Ordering::Relaxed) {
-            let Ok(text) = fs::read_to_string(root.join("a")) else { continue };
-            fs::write(root.join("new"), format!("{text}o")).unwrap();
-            renameat_with(CWD, root.join("new"), CWD, root.join("a"), RenameFlags::EXCHANGE).unwrap();
-            if fs::read_to_string(root.join("new")).unwrap() == text {
-                added += 1;
-            } else {
-                renameat_with(CWD, root.join("new"), CWD, root.join("a"), RenameFlags::EXCHANGE).unwrap();
+        for number in 1..=UPDATES {
+            fs::write(root.join("new"), number.to_string()).unwrap();
+            fs::rename(root.join("new"), root.join("a")).unwrap();
+            is_put.store(number, Ordering::SeqCst);
+            while is_seen.load(Ordering::SeqCst) < number {
+                std::thread::yield_now();
             }
-            fs::remove_file(root.join("new")).unwrap();
         }
-        added
     });
     let agent = Agent::new(&Files::beneath(folder.root()).unwrap());
-    let (mut added, mut conflicts) = (0, 0);
-    while added < 200 {
+    let (mut written, mut before, mut during) = (0, 0, 0);
+    while seen.load(Ordering::SeqCst) < UPDATES {
+        let was_put = put.load(Ordering::SeqCst);
         let text = agent.read("a").await.unwrap();
-        let text = text.split_once('\n').unwrap().1;
-        match agent.write("a", &format!("{text}t")).await {
-            Ok(_) => added += 1,
+        if let Ok(number) = text.split_once('\n').unwrap().1.parse() {
+            seen.store(number, Ordering::SeqCst);
+        }
+        assert!(seen.load(Ordering::SeqCst) >= was_put, "the update {was_put} is lost");
+        match agent.write("a", "tool").await {
+            Ok(_) => written += 1,
+            Err(error) if error == CHANGED => before += 1,
             Err(error) => {
-                assert!(error.starts_with("conflict: "), "{error}");
-                conflicts += 1;
+                assert_eq!(error, "conflict: `a` was changed by another process. Nothing was written. Read it again");
+                during += 1;
             }
         }
     }
-    stop.store(true, Ordering::Relaxed);
-    let others = other.join().unwrap();
-    let text = folder.get("a");
-    println!("{added} updates of the tool, {others} of the other program, {conflicts} conflicts");
-    assert_eq!(text.matches('t').count(), added);
-    assert_eq!(text.matches('o').count(), others);
+    other.join().unwrap();
+    println!(
+        "{UPDATES} updates of the program, {written} of the tool; conflicts: {before} before and {during} during a write"
+    );
+    assert!(before + during > 0);
+}
+
+#[tokio::test]
+async fn what_a_run_has_read_stays_known_while_other_runs_come_and_go() {
+    let folder = Folder::new();
+    folder.put("a", "one");
+    let files = folder.files();
+    let reader = Agent::new(&files);
+    reader.read("a").await.unwrap();
+    // Runs that are over are forgotten, those that are not stay known.
+    for _ in 0..1_000 {
+        Agent::new(&files).read("a").await.unwrap();
+    }
+    fs::write(folder.path("a"), "two").unwrap();
+    assert_eq!(reader.write("a", "x").await.unwrap_err(), CHANGED);
 }

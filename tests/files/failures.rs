@@ -137,6 +137,56 @@ fn fault_73_a_limit_of_the_size_of_files_leaves_the_old_file() {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
+#[tokio::test]
+async fn child_without_rights() {
+    let Some(root) = child_value() else { return };
+    if rustix::process::geteuid().is_root() {
+        return println!("not run: there is no other user to run as");
+    }
+    let agent = Agent::new(&Files::beneath(&root).unwrap());
+    let denied = "Permission denied (os error 13)";
+    assert_eq!(agent.read("none").await.unwrap_err(), format!("`none`: {denied}"));
+    assert_eq!(agent.list("closed").await.unwrap_err(), format!("`closed`: {denied}"));
+    assert!(agent.read("read").await.unwrap().ends_with("\nold"));
+    assert_eq!(agent.write("read", "new").await.unwrap_err(), format!("`read`: {denied}"));
+    assert_eq!(agent.edit("read", "old", "new").await.unwrap_err(), format!("`read`: {denied}"));
+    assert_eq!(agent.write("fixed/a", "new").await.unwrap_err(), format!("`fixed/a` was not written: {denied}"));
+    assert_eq!(agent.write("fixed/b", "new").await.unwrap_err(), format!("`fixed/b` was not written: {denied}"));
+}
+
+#[test]
+fn fault_73_missing_rights_are_named() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    use std::os::unix::process::CommandExt as _;
+    let folder = Folder::within(&std::env::temp_dir());
+    fs::create_dir(folder.path("closed")).unwrap();
+    for (path, mode) in [("none", 0), ("read", 0o444), ("fixed/a", 0o666)] {
+        folder.put(path, "old");
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // The program may lie where another user cannot reach it.
+    let mut command = child("failures::child_without_rights", folder.root().to_str().unwrap());
+    if rustix::process::geteuid().is_root() {
+        for path in ["none", "read", "fixed/a", "closed", "fixed", "."] {
+            chown(folder.path(path), Some(65_534), Some(65_534)).unwrap();
+        }
+        command.uid(65_534).gid(65_534);
+    }
+    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder.path("fixed"), fs::Permissions::from_mode(0o555)).unwrap();
+    match command.output() {
+        Ok(output) => {
+            let said =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            println!("{said}");
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        }
+        Err(error) => println!("not run: another user cannot start this program: {error}"),
+    }
+    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(folder.path("fixed"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 const SIZE: usize = 4_000_000;
 
 /// Writes a file again and again, with one letter each time, until it is killed.
@@ -174,7 +224,14 @@ fn fault_73_a_process_that_is_killed_leaves_the_old_or_the_new_file() {
         left += folder.names().len() - 2;
     }
     println!("30 kills; temporary files that were left: {left}");
-    let listed = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let listed = listed.block_on(async { Agent::new(&folder.files()).list(".").await.unwrap() });
-    assert!(listed.starts_with("[.: entries 1 to 2 of 2]"), "{listed}");
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let agent = Agent::new(&folder.files());
+        let listed = agent.list(".").await.unwrap();
+        assert!(listed.starts_with("[.: entries 1 to 2 of 2]"), "{listed}");
+        // The next write removes what was left.
+        fs::write(folder.path(".agentouto-swap.tmp"), "left").unwrap();
+        agent.write("small", "x").await.unwrap();
+    });
+    assert_eq!(folder.names(), ["file", "small"]);
 }

@@ -84,6 +84,7 @@ async fn fault_62_65_links_that_are_swapped_during_a_call_never_lead_out() {
                 agent.edit(path, "inside", "inside, and edited").await,
                 agent.list("dir").await,
                 agent.write("dir/new", "inside").await,
+                agent.write(&format!("dir/sub-{calls}/new"), "inside").await,
             ];
             for (tool, answer) in answers.iter().enumerate() {
                 let text = answer.as_ref().unwrap_or_else(|error| error);

@@ -103,9 +103,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// A write is atomic: other readers see all of the old or all of the new content, also if the process is killed. The
 /// content is on the disk before it gets the name. The file's permissions stay, and its owner and group if the process
 /// may set them; access control lists and extended attributes do not. Another hard link to the old file keeps the old
-/// content. On Linux a file that is not at its place yet has no name, so nothing is left if the process is killed,
-/// except in the instant of the replacement; elsewhere a file named `.agentouto-….tmp` may be left. `list_dir` does not
-/// show such files.
+/// content. On Linux a file that is not at its place yet has no name, so a process that is killed leaves nothing, except
+/// in the instant of the replacement: then a file `.agentouto-swap.tmp` may be left, which the next write in this folder
+/// removes. On other systems a file `.agentouto-….tmp` may be left. `list_dir` does not show such files.
 ///
 /// # Files that others change
 ///
@@ -114,11 +114,12 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// replaced, and the answer says so. `edit_file` needs no such comparison: it replaces its text in the file as it is.
 /// Files are compared by their content, and those of more than 64 MiB by size and time of change.
 ///
-/// No update is lost between the calls of clones of one `Files`, in one or several runtimes. Changes by other
-/// processes, and by another `Files` for the same directory:
+/// No update is lost between the calls of clones of one `Files`, in one or several runtimes, nor between several `Files`
+/// and several processes that use these tools, as long as the file system has locks of directories (`flock`: local file
+/// systems on Linux and macOS). Changes by other programs:
 ///
 /// - On Linux and macOS the old and the new file change places in one step, and the old one is compared after it. If
-///   it is not the expected one it is put back, so for an instant others may see the new content. A process that keeps
+///   it is not the expected one it is put back, so for an instant others may see the new content. A program that keeps
 ///   the old file open and writes to it later changes a file that has no name any more.
 /// - On Windows, and on file systems without that step (NFS, FAT), a change in the microseconds between the last
 ///   comparison and the replacement is lost.
@@ -127,9 +128,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 ///
 /// # Cancellation
 ///
-/// The work is done on threads that may block, see [`Blocking::Always`]. A cancelled call ends at its next
-/// pause, after at most a megabyte or a thousand entries. A write that was not finished leaves the old file. A call of
-/// the system that does not return, as on a broken network drive, is not waited for.
+/// The work is done on threads that may block, see [`Blocking::Always`]. A cancelled call is not waited for, and
+/// ends at its next pause: after at most a megabyte that is read or written, a thousand entries, or one search through
+/// the text of an edit. A write that is not finished then leaves the old file.
 #[derive(Clone)]
 pub struct Files {
     root: Arc<Root>,
@@ -172,8 +173,8 @@ impl Files {
         self
     }
 
-    /// Sets the size of the text that one answer shows, in bytes, without a few lines about it. At least 256. Default:
-    /// 65,536.
+    /// Sets the size of the text that one answer of `read_file` or `list_dir` shows, in bytes, without the line about it.
+    /// At least 256. Default: 65,536.
     #[must_use]
     pub fn max_output_bytes(mut self, limit: usize) -> Self {
         self.max_output_bytes = limit.max(256);

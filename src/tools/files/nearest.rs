@@ -6,6 +6,9 @@ use crate::tools::files::pace::Pace;
 
 /// The number of lines that are compared by their letters.
 const MAX_COMPARED: usize = 20_000;
+/// The number of lines of a file that are looked at, and of a text that are compared with them.
+const MAX_LINES: usize = 1_000_000;
+const MAX_WANTED: usize = 200;
 /// The number of characters of a line that are compared.
 const MAX_WIDTH: usize = 200;
 /// The number of lines that are shown.
@@ -15,9 +18,9 @@ const MIN_SIMILARITY: f64 = 0.5;
 
 /// Describes the part of `text` that is most like `wanted`.
 pub(super) async fn nearest(text: &str, wanted: &str, pace: &mut Pace<'_>) -> String {
-    let wanted: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).collect();
+    let wanted: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).take(MAX_WANTED).collect();
     let Some(first) = wanted.first() else { return "It is white space alone".to_owned() };
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let Some(start) = most_alike(&lines, first, &wanted, pace).await else {
         return "No line is like its first line".to_owned();
     };

@@ -4,10 +4,14 @@
 //! had the name is looked at once more in that step: on Linux and macOS the two files change places, so what was
 //! replaced is known for certain, and is put back if it is not the version that was expected. Where the file system
 //! cannot do that, and on Windows, it is looked at immediately before.
+//!
+//! This step is taken under a lock of the directory that holds for all processes which use these tools, where the file
+//! system has such locks.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use crate::tools::files::pace::Pace;
 use crate::tools::files::root::Place;
@@ -17,6 +21,11 @@ use crate::tools::files::version::{Version, version_of};
 const PIECE: usize = 1024 * 1024;
 const TEMPORARY_PREFIX: &str = ".agentouto-";
 const TEMPORARY_SUFFIX: &str = ".tmp";
+/// The temporary name of the file that is about to be replaced under the lock of its directory. Without the lock, what
+/// has this name was left by a process that was killed.
+const TEMPORARY: &str = ".agentouto-swap.tmp";
+/// The time between two attempts to get the lock of a directory.
+const LOCK_EVERY: Duration = Duration::from_millis(1);
 
 /// The file that is expected at the place.
 pub(super) enum Expected<'a> {
@@ -57,11 +66,24 @@ pub(super) async fn replace(
     }
     // Otherwise a file system may know the new name before the content, and a power failure leaves an empty file.
     temporary.file.sync_all()?;
-    tokio::task::yield_now().await;
-    temporary.link()?;
+    let lock = lock(place).await;
+    temporary.link(lock.is_some())?;
     match expected {
         Expected::Nothing => temporary.take_free_name(),
         Expected::File(version, _) => temporary.take_name_of(version),
+    }
+}
+
+/// Waits for the lock of a directory, which is free again when the file is dropped. `None` where there are no such locks.
+async fn lock(place: &Place) -> Option<File> {
+    let directory = place.dir.open(".").ok()?.into_std();
+    loop {
+        match directory.try_lock() {
+            Ok(()) => return Some(directory),
+            // A blocking wait could not be cancelled.
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_EVERY).await,
+            Err(TryLockError::Error(_)) => return None,
+        }
     }
 }
 
@@ -92,10 +114,14 @@ impl Drop for Temporary<'_> {
 impl<'a> Temporary<'a> {
     /// Creates an empty file. `is_private`: only its owner may read it, until it gets other rights.
     fn create(place: &'a Place, is_private: bool) -> io::Result<Self> {
-        let name = format!("{TEMPORARY_PREFIX}{}{TEMPORARY_SUFFIX}", uuid::Uuid::new_v4().simple());
-        if let Some(file) = create_without_name(place, is_private) {
-            return Ok(Self { place, file, name, is_linked: false });
+        match create_without_name(place, is_private) {
+            Some(file) => Ok(Self { place, file, name: new_name(), is_linked: false }),
+            None => Self::create_with_name(place, is_private),
         }
+    }
+
+    fn create_with_name(place: &'a Place, is_private: bool) -> io::Result<Self> {
+        let name = new_name();
         let mut options = cap_std::fs::OpenOptions::new();
         options.read(true).write(true).create_new(true);
         #[cfg(unix)]
@@ -107,13 +133,21 @@ impl<'a> Temporary<'a> {
     }
 
     /// Gives the file its temporary name, if it has none.
-    fn link(&mut self) -> io::Result<()> {
+    fn link(&mut self, is_locked: bool) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         if !self.is_linked {
+            if is_locked {
+                TEMPORARY.clone_into(&mut self.name);
+                match self.place.dir.remove_file(TEMPORARY) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
             use rustix::fs::{AtFlags, CWD, linkat};
             linkat(CWD, own_path(&self.file), &self.place.dir, &*self.name, AtFlags::SYMLINK_FOLLOW)?;
             self.is_linked = true;
         }
+        let _ = is_locked;
         Ok(())
     }
 
@@ -129,7 +163,11 @@ impl<'a> Temporary<'a> {
             Err(error) if !is_unsupported(&error) => return Err(error.into()),
             Err(_) => {}
         }
-        // A link is refused if the name is taken. The temporary name is removed on drop.
+        self.take_free_name_by_link()
+    }
+
+    /// Takes the name by a hard link, which is refused if something has the name. The temporary name is removed on drop.
+    fn take_free_name_by_link(&self) -> Result<(), NotReplaced> {
         match self.place.dir.hard_link(&self.name, &self.place.dir, &self.place.name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(NotReplaced::Changed),
             linked => Ok(linked?),
@@ -145,6 +183,11 @@ impl<'a> Temporary<'a> {
             Err(error) if !is_unsupported(&error) => return Err(error.into()),
             Err(_) => {}
         }
+        self.take_name_after_a_look(version)
+    }
+
+    /// Takes the name if the file that has it is of this version now. A change after the look is lost.
+    fn take_name_after_a_look(&mut self, version: &Version) -> Result<(), NotReplaced> {
         match version_of(self.place, &self.place.name) {
             Ok(current) if current == *version => {}
             _ => return Err(NotReplaced::Changed),
@@ -192,6 +235,10 @@ impl<'a> Temporary<'a> {
 fn identity(metadata: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
     (metadata.dev(), metadata.ino())
+}
+
+fn new_name() -> String {
+    format!("{TEMPORARY_PREFIX}{}{TEMPORARY_SUFFIX}", uuid::Uuid::new_v4().simple())
 }
 
 /// Creates a file that has no name yet, and vanishes with the process. `None` where that cannot be.
@@ -247,4 +294,39 @@ fn keep_rights(file: &File, of: &Metadata) -> io::Result<()> {
 #[cfg(not(unix))]
 fn keep_rights(_file: &File, _of: &Metadata) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::files::root::Root;
+    use crate::tools::files::version::version_of_bytes;
+
+    /// Writes `new` to the file `a`, with only what every system and file system has.
+    fn write_plainly(root: &Root, expected: Option<&str>, new: &str) -> Result<(), NotReplaced> {
+        let place = root.find(&root.parse("a").unwrap()).unwrap().unwrap();
+        let mut temporary = Temporary::create_with_name(&place, expected.is_some())?;
+        temporary.file.write_all(new.as_bytes())?;
+        temporary.link(true)?;
+        match expected {
+            None => temporary.take_free_name_by_link(),
+            Some(old) => temporary.take_name_after_a_look(&version_of_bytes(old.as_bytes()).unwrap()),
+        }
+    }
+
+    #[test]
+    fn fault_73_without_an_exchange_a_file_is_replaced_as_well_and_nothing_is_left() {
+        let folder = std::env::temp_dir().join(new_name());
+        std::fs::create_dir(&folder).unwrap();
+        let root = Root::open(&folder).unwrap();
+        assert!(matches!(write_plainly(&root, Some("none"), "x"), Err(NotReplaced::Changed)));
+        assert!(write_plainly(&root, None, "one").is_ok());
+        assert!(matches!(write_plainly(&root, None, "two"), Err(NotReplaced::Changed)));
+        assert!(matches!(write_plainly(&root, Some("other"), "two"), Err(NotReplaced::Changed)));
+        assert_eq!(std::fs::read_to_string(folder.join("a")).unwrap(), "one");
+        assert!(write_plainly(&root, Some("one"), "two").is_ok());
+        assert_eq!(std::fs::read_to_string(folder.join("a")).unwrap(), "two");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -122,3 +122,74 @@ impl RunVersions {
         self.count += usize::from(former.is_none());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestCall;
+
+    fn version(number: u8) -> Version {
+        Version::Content([number; 32])
+    }
+
+    fn path(number: usize) -> Arc<Path> {
+        Path::new(&number.to_string()).into()
+    }
+
+    #[test]
+    fn runs_that_are_over_are_forgotten() {
+        let mut read = VersionsRead::default();
+        let kept = TestCall::new("test", "").context();
+        read.read(&kept, &path(0), &version(1));
+        for number in 0..10_000 {
+            read.read(&TestCall::new("test", "").context(), &path(number), &version(2));
+        }
+        assert!(read.runs.len() <= 2 * MIN_SWEEP, "{} runs are kept", read.runs.len());
+        assert_eq!(read.known(&kept, &path(0)), Known::Version(version(1)));
+    }
+
+    #[test]
+    fn fault_72_a_run_that_read_too_many_files_must_read_again() {
+        let mut read = VersionsRead::default();
+        let context = TestCall::new("test", "").context();
+        // Each is kept for the call and for its run.
+        for number in 0..=MAX_VERSIONS / 2 {
+            read.read(&context, &path(number), &version(1));
+        }
+        assert_eq!(read.known(&context, &path(0)), Known::Forgotten);
+        assert_eq!(read.known(&context, &path(MAX_VERSIONS)), Known::Forgotten);
+        assert_eq!(read.known(&context, &path(MAX_VERSIONS / 2)), Known::Version(version(1)));
+    }
+
+    #[test]
+    fn a_run_with_the_id_of_one_that_is_over_knows_nothing_of_it() {
+        let mut read = VersionsRead::default();
+        let over = TestCall::new("test", "").context();
+        read.read(&over, &path(0), &version(1));
+        let mut other = TestCall::new("test", "").context();
+        // The same id in another context: a run that a seeded source of ids began anew.
+        let again = RunContext::new(over.run.root(), over.run.user());
+        (other.call_id, other.run) = (over.call_id, Arc::new(again));
+        assert_eq!(read.known(&other, &path(0)), Known::Version(version(1)));
+        drop(over);
+        let again = RunContext::new(other.run.root(), other.run.user());
+        other.run = Arc::new(again);
+        assert_eq!(read.known(&other, &path(0)), Known::Never);
+    }
+
+    #[test]
+    fn a_run_whose_callers_lend_values_is_one_run_and_its_contexts_are_not_kept() {
+        let mut read = VersionsRead::default();
+        let first = TestCall::new("test", "").context();
+        read.read(&first, &path(0), &version(1));
+        for number in 0..10_000_u32 {
+            let mut below = TestCall::new("test", "").context();
+            let mut lent = RunContext::clone(&first.run);
+            lent.lend(number);
+            below.run = Arc::new(lent);
+            assert_eq!(read.known(&below, &path(0)), Known::Version(version(1)));
+        }
+        let run = &read.runs[&first.run.root()];
+        assert!(run.contexts.len() < 64, "{} contexts are kept", run.contexts.len());
+    }
+}
