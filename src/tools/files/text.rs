@@ -26,11 +26,14 @@ impl TextFormat {
         if let Some((encoding, mark)) = Encoding::for_bom(head) {
             return Ok(Self { encoding, mark });
         }
-        let known = infer::get(head).filter(|kind| kind.matcher_type() != infer::MatcherType::Text);
-        match known {
-            Some(kind) if !kind.mime_type().starts_with("text/") => Err(format!("no text ({})", kind.mime_type())),
-            _ if head.contains(&0) => Err("no text (it contains NUL bytes)".to_owned()),
-            _ => Ok(Self { encoding: UTF_8, mark: 0 }),
+        let has_nul = head.contains(&0);
+        // The last character may be cut. A text may begin like an image: with the letters `BM`, for example.
+        let is_valid = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+        match infer::get(head) {
+            _ if is_valid && !has_nul => Ok(Self { encoding: UTF_8, mark: 0 }),
+            Some(kind) => Err(format!("no text ({})", kind.mime_type())),
+            None if has_nul => Err("no text (it contains NUL bytes)".to_owned()),
+            None => Ok(Self { encoding: UTF_8, mark: 0 }),
         }
     }
 
@@ -167,10 +170,22 @@ mod tests {
     fn fault_70_what_is_no_text_is_named() {
         let check = |head: &[u8], expected: &str| assert_eq!(TextFormat::of(head).unwrap_err(), expected);
         check(b"\x89PNG\r\n\x1a\n....", "no text (image/png)");
-        check(b"%PDF-1.7", "no text (application/pdf)");
+        check(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "no text (application/pdf)");
+        check(b"BM\x46\0\0\0", "no text (image/bmp)");
         check(b"a\0b", "no text (it contains NUL bytes)");
         check(b"\xff\xfe\0\0a\0\0\0", "text in UTF-32, which these tools do not read");
-        for text in ["", "#!/bin/sh\n", "<?xml version=\"1.0\"?>", "<!DOCTYPE html><html>", "{}", "%!PS-Adobe"] {
+        for text in [
+            "",
+            "BMW",
+            "MZ",
+            "ID3",
+            "caf\u{e9}",
+            "#!/bin/sh\n",
+            "<?xml version=\"1.0\"?>",
+            "<!DOCTYPE html><html>",
+            "{}",
+            "%!PS-Adobe",
+        ] {
             assert_eq!(TextFormat::of(text.as_bytes()).map_err(|kind| (text, kind)).map(|it| it.mark), Ok(0));
         }
     }
