@@ -18,6 +18,7 @@
 //!
 //! - `http` (default): the providers that speak HTTP, and with them `reqwest`.
 //! - `prompt_tools` (default): tools for models that cannot call functions, and with them `jsonschema`.
+//! - `files`: the tools for files, [`tools`], and with them `cap-std`.
 //! - `otel`: one OpenTelemetry trace per run, also under a service's own spans, and metrics; with it `opentelemetry` and
 //!   `tracing-opentelemetry`. The layer of the latter must be installed. Metrics go to the global meter provider. The
 //!   span and the `tracestate` of the caller reach what is below a call; its baggage does not.

@@ -172,7 +172,7 @@ fn fault_73_missing_rights_are_named() {
         }
         command.uid(65_534).gid(65_534);
     }
-    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(folder.path("fixed"), fs::Permissions::from_mode(0o555)).unwrap();
     match command.output() {
         Ok(output) => {

@@ -211,7 +211,7 @@ async fn a_file_without_a_right_to_read_is_named() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     folder.put("a", "x");
-    fs::set_permissions(folder.path("a"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder.path("a"), fs::Permissions::from_mode(0o000)).unwrap();
     let answer = Agent::new(&folder.files()).read("a").await;
     match File::open(folder.path("a")) {
         Ok(_) => println!("not tried: this user may read every file"),
