@@ -2,12 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agentouto::providers::scripted::Scripted;
 use agentouto::testing::TestCall;
 use agentouto::{Agent as Model, EventKind, Reply, Request, Runtime, Tool as _};
-use futures_util::FutureExt as _;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
@@ -22,47 +21,64 @@ fn endless(folder: &Folder) {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_ends_and_frees_its_thread() {
+async fn a_call_that_takes_too_long_ends_in_time() {
     let folder = Folder::new();
     endless(&folder);
     let files = folder.files().timeout(Duration::from_millis(100));
     let agent = Agent::new(&files);
     assert_eq!(agent.read_lines("endless", 1_000_000, 1).await.unwrap_err(), "timed out after 100ms");
-    let dropped = agent.write("a", "x").now_or_never();
-    assert!(dropped.is_none());
 }
 
 #[tokio::test]
-async fn a_long_read_reports_its_progress_and_a_cancelled_run_ends_it_at_once() {
+async fn a_write_that_waits_for_another_process_ends_in_time_and_leaves_nothing() {
+    let folder = Folder::new();
+    folder.put("a", "old");
+    let agent = Agent::new(&folder.files().timeout(Duration::from_millis(300)));
+    // As a process that stands still while it replaces a file of the folder.
+    let lock = File::open(folder.root()).unwrap();
+    lock.lock().unwrap();
+    for answer in [agent.write("a", "new").await, agent.edit("a", "old", "new").await, agent.write("b", "new").await] {
+        assert_eq!(answer.unwrap_err(), "timed out after 300ms; read the file to see whether it was written");
+    }
+    assert_eq!((folder.get("a"), folder.names()), ("old".to_owned(), vec!["a".to_owned()]));
+    assert!(agent.read("a").await.is_ok());
+    lock.unlock().unwrap();
+    agent.write("a", "new").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_long_read_reports_its_progress_and_frees_its_thread_when_its_run_is_cancelled() {
     let folder = Folder::new();
     endless(&folder);
-    let model = Scripted::computed(|_: &Request| {
-        Reply::default().and_tool("read_file", json!({"path": "endless", "offset": 1_000_000}))
+    folder.put("small", "x");
+    let model = Scripted::computed(|request: &Request| match request.context.turns() {
+        0 => {
+            let path = request.context.input();
+            Reply::default()
+                .and_tool("read_file", json!({"path": path, "offset": if path == "small" { 0 } else { 1_000_000 }}))
+        }
+        _ => Reply::text("done"),
     });
     let runtime = Runtime::builder()
         .provider("script", model)
         .agent(Model::new("a", "Read."))
         .blocking_threads(1)
-        .tools(folder.files().tools())
+        .tools(folder.files().timeout(Duration::from_secs(3_600)).tools())
         .build()
         .unwrap();
-    let mut call = runtime.user("user").forward("a", "go");
+    let mut call = runtime.user("user").forward("a", "endless");
     let progress = loop {
-        let event = tokio::select! { event = call.next_event() => event.unwrap() };
+        let event = call.next_event().await.unwrap();
         if let EventKind::ToolProgress { progress, .. } = event.kind {
             break progress;
         }
     };
     assert!(progress.done > 0.0 && progress.total == Some(40_000_000_001.0), "{progress:?}");
     assert!(progress.message.unwrap().ends_with(" bytes read"));
-    let begun = Instant::now();
     drop(call);
-    // The only thread is free again.
-    let model_free = Agent::new(&folder.files());
-    folder.put("a", "x");
-    model_free.read("a").await.unwrap();
-    runtime.shutdown().await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // The only thread is free again, long before the file is read.
+    let next = tokio::time::timeout(Duration::from_secs(5), runtime.run("a", "small"));
+    assert_eq!(&*next.await.expect("the thread is free").unwrap().output, "done");
 }
 
 /// Drops a write after each number of polls: the file is the old or the new one, and nothing else is left.

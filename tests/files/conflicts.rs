@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use agentouto::tools::Files;
 
-use crate::support::{Agent, Folder};
+use crate::support::{Agent, Folder, child, child_value};
 
 const CHANGED: &str = "conflict: `a` has changed since it was read last. Nothing was written. Read it again";
 
@@ -144,6 +144,37 @@ async fn fault_72_no_update_is_lost_among_agents_runs_and_handles() {
     }
     println!("160 updates, {} conflicts", conflicts.load(Ordering::Relaxed));
     assert_eq!(folder.get("count"), "160");
+    assert_eq!(folder.names(), ["count"]);
+}
+
+/// Adds fifty to the number in a file.
+#[tokio::test]
+async fn child_that_counts() {
+    let Some(root) = child_value() else { return };
+    let agent = Agent::new(&Files::beneath(root).unwrap());
+    let mut added = 0;
+    while added < 50 {
+        let text = agent.read("count").await.unwrap();
+        let count: u64 = text.split_once('\n').unwrap().1.parse().unwrap();
+        match agent.write("count", &(count + 1).to_string()).await {
+            Ok(_) => added += 1,
+            Err(error) => assert!(error.starts_with("conflict: "), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn fault_72_no_update_is_lost_among_processes_that_use_these_tools() {
+    let folder = Folder::new();
+    folder.put("count", "0");
+    let start = || {
+        let mut command = child("conflicts::child_that_counts", folder.root().to_str().unwrap());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    for mut process in [start(), start(), start()] {
+        assert!(process.wait().unwrap().success());
+    }
+    assert_eq!(folder.get("count"), "150");
     assert_eq!(folder.names(), ["count"]);
 }
 

@@ -103,9 +103,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// A write is atomic: other readers see all of the old or all of the new content, also if the process is killed. The
 /// content is on the disk before it gets the name. The file's permissions stay, and its owner and group if the process
 /// may set them; access control lists and extended attributes do not. Another hard link to the old file keeps the old
-/// content. On Linux a file that is not at its place yet has no name, so a process that is killed leaves nothing, except
-/// in the instant of the replacement: then a file `.agentouto-swap.tmp` may be left, which the next write in this folder
-/// removes. On other systems a file `.agentouto-….tmp` may be left. `list_dir` does not show such files.
+/// content. A process that is killed may leave a file `.agentouto-swap.tmp`, which the next write in the same folder
+/// removes. Where files cannot be without a name (not on Linux), it may also leave a file `.agentouto-….tmp` with a part
+/// of the new content. `list_dir` does not show such files.
 ///
 /// # Files that others change
 ///

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::tool_call::ToolError;
+use crate::tools::files::replace::is_temporary;
 use crate::tools::files::shown::quoted;
 
 /// A path below the root, without `.`, `..`, empty names and NUL.
@@ -66,13 +67,18 @@ impl RelativePath {
         &self.0
     }
 
-    /// Checks that the names could be those of new files and folders on every platform.
+    /// Checks that the names could be those of new files and folders on every platform, and are not those of temporary
+    /// files.
     ///
     /// # Errors
     ///
     /// When one of `names` cannot.
     pub(super) fn check_new<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<(), ToolError> {
-        match names.find_map(portable_problem) {
+        let problem = |name: &str| match is_temporary(name.as_ref()) {
+            true => Some("contains a name of temporary files of these tools"),
+            false => portable_problem(name),
+        };
+        match names.find_map(problem) {
             Some(problem) => Err(format!("{} {problem}; choose another name", quoted(&self.0)).into()),
             None => Ok(()),
         }

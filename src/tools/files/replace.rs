@@ -120,6 +120,7 @@ impl<'a> Temporary<'a> {
         }
     }
 
+    #[cfg_attr(not(unix), expect(unused_variables, reason = "files are private by their folder there"))]
     fn create_with_name(place: &'a Place, is_private: bool) -> io::Result<Self> {
         let name = new_name();
         let mut options = cap_std::fs::OpenOptions::new();
@@ -132,22 +133,24 @@ impl<'a> Temporary<'a> {
         Ok(Self { place, file, name, is_linked: true })
     }
 
-    /// Gives the file its temporary name, if it has none.
+    /// Gives the file the name under which it is replaced.
     fn link(&mut self, is_locked: bool) -> io::Result<()> {
+        if is_locked && self.is_linked {
+            self.place.dir.rename(&self.name, &self.place.dir, TEMPORARY)?;
+        }
+        if is_locked {
+            TEMPORARY.clone_into(&mut self.name);
+        }
         #[cfg(target_os = "linux")]
         if !self.is_linked {
-            if is_locked {
-                TEMPORARY.clone_into(&mut self.name);
-                match self.place.dir.remove_file(TEMPORARY) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-            }
             use rustix::fs::{AtFlags, CWD, linkat};
+            match self.place.dir.remove_file(&self.name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             linkat(CWD, own_path(&self.file), &self.place.dir, &*self.name, AtFlags::SYMLINK_FOLLOW)?;
             self.is_linked = true;
         }
-        let _ = is_locked;
         Ok(())
     }
 

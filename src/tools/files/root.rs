@@ -13,6 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileType, OpenOptions};
 use parking_lot::Mutex;
 
+use crate::name;
 use crate::tool_call::ToolError;
 use crate::tools::files::relative_path::RelativePath;
 use crate::tools::files::shown::quoted;
@@ -65,7 +66,7 @@ impl Root {
         for followed in 0..=MAX_LINKS {
             // Only folders are resolved by the system: a file may be replaced meanwhile, and have no path then.
             let (parent, name) = (current.parent().unwrap_or(Path::new("")), current.file_name());
-            let name = name.filter(|name| *name != ".").ok_or_else(is_directory)?;
+            let name = name.ok_or_else(is_directory)?;
             let place = match self.place(parent, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && followed == 0 => return Ok(None),
                 place => place.map_err(failed)?,
@@ -86,7 +87,7 @@ impl Root {
         Err(format!("{}: too many symbolic links", quoted(path.as_str())).into())
     }
 
-    /// Makes the folders of a new file. Gives the place of the file.
+    /// Makes the folders of a new file, and returns its place.
     pub(super) fn make_place(&self, path: &RelativePath) -> Result<Place, ToolError> {
         let (parent, name) = path.as_str().rsplit_once('/').unwrap_or((".", path.as_str()));
         self.check_new_folders(path, parent)?;
@@ -113,9 +114,9 @@ impl Root {
         let dir = self.dir.open_dir(&folder)?;
         let folder = if folder == Path::new(".") { PathBuf::new() } else { folder };
         let path = folder.join(name);
-        // Where upper and lower case name the same file, they are one path here.
+        // Where upper and lower case name the same file, and letters in several encodings, they are one path here.
         let path = match cfg!(any(windows, target_os = "macos")) {
-            true => path.to_string_lossy().to_lowercase().into(),
+            true => name::key(&path.to_string_lossy().to_lowercase()).into_owned().into(),
             false => path,
         };
         Ok(Place { dir, name: name.to_owned(), folder, path: path.into() })
