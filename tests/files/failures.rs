@@ -138,6 +138,34 @@ fn fault_73_a_limit_of_the_size_of_files_leaves_the_old_file() {
 }
 
 #[tokio::test]
+async fn child_that_counts_its_descriptors() {
+    let Some(root) = child_value() else { return };
+    let agent = Agent::new(&Files::beneath(root).unwrap());
+    let mut counts = Vec::new();
+    for _ in 0..100 {
+        agent.write("dir/a", "one").await.unwrap();
+        agent.edit("dir/a", "one", "two").await.unwrap();
+        agent.read("dir/a").await.unwrap();
+        agent.list("dir").await.unwrap();
+        for path in ["none", "dir", "dir/a/b", "../x"] {
+            agent.read(path).await.unwrap_err();
+        }
+        agent.edit("dir/a", "one", "two").await.unwrap_err();
+        counts.push(fs::read_dir("/proc/self/fd").unwrap().count());
+    }
+    assert_eq!(counts[10], counts[99], "{counts:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_descriptor_is_left_open() {
+    let folder = Folder::new();
+    let output =
+        child("failures::child_that_counts_its_descriptors", folder.root().to_str().unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
 async fn child_without_rights() {
     let Some(root) = child_value() else { return };
     if rustix::process::geteuid().is_root() {

@@ -124,7 +124,8 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// - On Windows, and on file systems without that step (NFS, FAT), a change in the microseconds between the last
 ///   comparison and the replacement is lost.
 ///
-/// What was read is kept as long as the run is alive, up to 50,000 files for each run.
+/// What was read is known as long as the run is alive, for 25,000 files that one agent reads, and fewer if several read
+/// them. A run that reads more must read a file again before it replaces it.
 ///
 /// # Cancellation
 ///

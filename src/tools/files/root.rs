@@ -91,10 +91,11 @@ impl Root {
     pub(super) fn make_place(&self, path: &RelativePath) -> Result<Place, ToolError> {
         let (parent, name) = path.as_str().rsplit_once('/').unwrap_or((".", path.as_str()));
         self.check_new_folders(path, parent)?;
+        path.check_new([name].into_iter())?;
         let made = self.dir.create_dir_all(parent).and_then(|()| self.place(Path::new(parent), name.as_ref()));
         made.map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                format!("{} cannot be: a part of the path is a file", quoted(path.as_str())).into()
+                format!("{} cannot be made: a part of the path is no folder", quoted(path.as_str())).into()
             }
             _ => failed(path, &error),
         })

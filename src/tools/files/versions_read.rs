@@ -12,8 +12,8 @@ use crate::run_context::RunContext;
 use crate::tool_interface::ToolContext;
 use crate::tools::files::version::Version;
 
-/// The greatest number of versions that are kept for one run, about 10 MB. A run that reads more must read again
-/// before it writes.
+/// The greatest number of versions that are kept for one run, about 10 MB. Each file that a call reads has two: of the
+/// call, and of the run. A run that reads more must read again before it writes.
 const MAX_VERSIONS: usize = 50_000;
 /// The number of runs from which on those that are over are looked for.
 const MIN_SWEEP: usize = 64;
