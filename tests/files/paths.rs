@@ -290,7 +290,7 @@ async fn a_file_in_place_of_a_folder_is_named() {
         assert_eq!(answer.unwrap_err(), "`.` is a directory");
     }
     let error = agent.write("a.txt/b/c", "x").await.unwrap_err();
-    assert_eq!(error, "`a.txt/b/c` cannot be made: a part of the path is no folder");
+    assert_eq!(error, "`a.txt/b/c`: Not a directory (os error 20)");
     assert_eq!(agent.read("none").await.unwrap_err(), "`none` does not exist");
     assert_eq!(agent.list("none").await.unwrap_err(), "`none` does not exist");
 }

@@ -93,12 +93,7 @@ impl Root {
         self.check_new_folders(path, parent)?;
         path.check_new([name].into_iter())?;
         let made = self.dir.create_dir_all(parent).and_then(|()| self.place(Path::new(parent), name.as_ref()));
-        made.map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                format!("{} cannot be made: a part of the path is no folder", quoted(path.as_str())).into()
-            }
-            _ => failed(path, &error),
-        })
+        made.map_err(|error| failed(path, &error))
     }
 
     /// Checks the names of the folders that do not exist yet.
