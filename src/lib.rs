@@ -24,6 +24,7 @@
 //!   span and the `tracestate` of the caller reach what is below a call; its baggage does not.
 //! - `mcp-client`: the tools of MCP servers, and with them the client of the official SDK `rmcp`.
 //! - `mcp-server`: the agents as an MCP server, and with it the server of that SDK, and `axum`.
+//! - `web`: the tools `web_fetch` and `web_search`, and with them `reqwest` and readers of HTML and of charsets.
 
 #![cfg_attr(
     not(test),
@@ -52,7 +53,7 @@ mod content;
 mod context;
 mod delivery;
 mod error;
-#[cfg(any(feature = "http", feature = "mcp-client"))]
+#[cfg(any(feature = "http", feature = "mcp-client", feature = "web"))]
 mod error_chain;
 mod event;
 mod fan_out;
@@ -79,7 +80,7 @@ mod run_context;
 mod runtime;
 mod schema;
 mod scope;
-#[cfg(any(feature = "http", feature = "mcp-client"))]
+#[cfg(any(feature = "http", feature = "mcp-client", feature = "web"))]
 mod secrets;
 mod snapshot;
 mod spans;

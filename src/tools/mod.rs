@@ -1,7 +1,8 @@
-//! Tools that wrap other tools, and [`ToolExt`], which makes them. No code outside this folder depends on a particular
-//! one.
+//! Built-in tools, and tools that wrap other tools with [`ToolExt`], which makes them. No code outside this folder
+//! depends on a particular one.
 //!
-//! Tools for files, feature `files`: `Files`.
+//! - `Files` (feature `files`): `read_file`, `write_file`, `edit_file`, `list_dir`.
+//! - `Web` (feature `web`): `web_fetch` and `web_search`.
 
 mod approved;
 mod cached;
@@ -10,6 +11,8 @@ mod concurrency_limit;
 mod files;
 mod only_for;
 mod timeout;
+#[cfg(feature = "web")]
+pub mod web;
 mod wrapper;
 
 use std::time::Duration;
@@ -21,6 +24,8 @@ pub use concurrency_limit::ConcurrencyLimit;
 pub use files::{FileTool, Files};
 pub use only_for::OnlyFor;
 pub use timeout::Timeout;
+#[cfg(feature = "web")]
+pub use web::Web;
 pub use wrapper::{InnerTool, ToolWrapper};
 
 use crate::name::Name;
