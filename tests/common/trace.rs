@@ -1,6 +1,6 @@
 //! With `AGENTOUTO_TRACE` everything that happens in these tests is traced into the file that it names, at the level
 //! TRACE, the crates below included. CI looks through it for the keys of the tests, which must be nowhere.
-#![cfg(any(feature = "http", feature = "mcp-client"))]
+#![cfg(any(feature = "http", feature = "mcp-client", feature = "web"))]
 
 use std::fs::File;
 use std::io::Write;

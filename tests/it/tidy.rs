@@ -113,7 +113,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("chardetng", &["tools/web/charset"]),
     ("dom_query", &["tools/web/page", "tools/web/search"]),
     ("dom_smoothie", &["tools/web/page"]),
-    ("encoding_rs", &["tools/web/charset"]),
+    ("encoding_rs", &["tools/web/charset", "tools/web/media_type"]),
     ("html5ever", &["tools/web/page"]),
     ("icu_properties", &["mcp/client/visible"]),
     ("json_strip_comments", &["mcp/client/config_file"]),

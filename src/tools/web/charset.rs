@@ -59,15 +59,16 @@ fn guessed(bytes: &[u8]) -> &'static Encoding {
 /// Enough for a guess, and little enough to take no time.
 const GUESSED_WITHIN: usize = 256 << 10;
 
-/// Returns the kind of UTF-16 in which a text without a mark is: there, every other byte of most letters is zero.
-fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
+/// Returns the kind of UTF-16 in which a text without a mark is: there, every other byte of a Latin letter or a blank is
+/// zero.
+pub(super) fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = &bytes[..bytes.len().min(DECLARED_WITHIN)];
     let zeros = |first: usize| head.iter().skip(first).step_by(2).filter(|byte| **byte == 0).count();
-    let (even, odd) = (zeros(0), zeros(1));
-    let many = head.len() / 2 * 7 / 10;
-    match head.len() >= 4 {
-        true if even >= many && odd == 0 => Some(UTF_16BE),
-        true if odd >= many && even == 0 => Some(UTF_16LE),
+    let (even, odd, pairs) = (zeros(0), zeros(1), head.len() / 2);
+    let is_most = |zeros: usize, others: usize| zeros * 4 >= pairs && others * 10 <= zeros && zeros >= 2;
+    match (is_most(even, odd), is_most(odd, even)) {
+        (true, false) => Some(UTF_16BE),
+        (false, true) => Some(UTF_16LE),
         _ => None,
     }
 }
@@ -121,7 +122,7 @@ mod tests {
         check(&encoded(text, "euc-kr"), None, text);
         let text = "Le café est fermé à partir de midi, désolé.";
         check(&encoded(text, "windows-1252"), None, text);
-        let text = "This is UTF-16 without a mark.";
+        let text = "This is UTF-16 without a mark. 오늘 날씨가 매우 좋습니다.";
         check(&utf16_bytes(text, u16::to_le_bytes), None, text);
         check(&utf16_bytes(text, u16::to_be_bytes), None, text);
         check(b"", None, "");

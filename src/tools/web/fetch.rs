@@ -12,7 +12,7 @@ use url::Url;
 
 use super::arguments::{choice, integer, text};
 use super::client::{WebClient, content_length, content_type};
-use super::media_type::{MediaType, charset};
+use super::media_type::{MediaType, label};
 use super::page::{ExtractMode, Page};
 use super::{Settings, charset, target, untrusted};
 use crate::content::Content;
@@ -127,7 +127,7 @@ impl Fetch {
         match MediaType::of(content_type.as_deref(), &body.bytes) {
             MediaType::Binary(name) => Ok(named(&source, &name, &body, total).into()),
             kind => {
-                let label = content_type.as_deref().and_then(charset).map(str::to_owned);
+                let label = content_type.as_deref().and_then(label).map(str::to_owned);
                 let (bytes, mode) = (body.bytes, order.mode);
                 let page = self.read(move |stop| read(kind, &bytes, label.as_deref(), &url, mode, stop)).await?;
                 Ok(shown(&source, page, order.max_chars, body.cut).into())

@@ -1,5 +1,9 @@
 //! The kind of a body: HTML, other text, or something that is only named. Pure.
 
+use encoding_rs::Encoding;
+
+use super::charset;
+
 /// The kind of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MediaType {
@@ -30,7 +34,7 @@ impl MediaType {
 }
 
 /// Returns the label of the charset in a `Content-Type`.
-pub(super) fn charset(content_type: &str) -> Option<&str> {
+pub(super) fn label(content_type: &str) -> Option<&str> {
     let parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")).map(|(_, value)| value.trim()).next()
 }
@@ -72,13 +76,7 @@ fn sniffed(body: &[u8]) -> MediaType {
     let begin =
         String::from_utf8_lossy(head).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
     let is_html = ["<!doctype html", "<html", "<head", "<body", "<title", "<p>", "<div"];
-    let (zeros, len) = (head.iter().filter(|byte| **byte == 0).count(), head.len());
-    // In UTF-16 about each second byte is zero.
-    match zeros == 0
-        || head.starts_with(b"\xff\xfe")
-        || head.starts_with(b"\xfe\xff")
-        || zeros * 10 >= len * 4 && zeros * 2 <= len
-    {
+    match !head.contains(&0) || Encoding::for_bom(head).is_some() || charset::utf16(head).is_some() {
         _ if is_html.iter().any(|tag| begin.starts_with(tag)) => MediaType::Html,
         true => MediaType::Text,
         false => MediaType::Binary("application/octet-stream".to_owned()),
@@ -154,7 +152,7 @@ mod tests {
             ("text/html;Charset=\"x\" ; a=b", Some("\"x\"")),
             ("text/html; boundary=charset; charset = y", Some("y")),
         ] {
-            assert_eq!(charset(content_type), expected, "{content_type}");
+            assert_eq!(label(content_type), expected, "{content_type}");
         }
     }
 }

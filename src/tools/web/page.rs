@@ -62,7 +62,8 @@ impl Page {
 }
 
 /// Elements of which a reader sees nothing.
-const INVISIBLE: &str = "script, style, template, noscript, svg, iframe, object, [hidden], [aria-hidden=\"true\"]";
+const INVISIBLE: &str = "script, style, template, noscript, svg, iframe, object, textarea, xmp, noembed, noframes, \
+    [hidden], [aria-hidden=\"true\"]";
 
 fn title(document: &Document) -> String {
     document.select_single("title").text().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -90,7 +91,7 @@ fn whole(document: &Document, url: &Url, mode: ExtractMode) -> String {
 fn parse(html: &str, stop: &AtomicBool) -> (Document, bool) {
     let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let builder = TreeBuilder::new(Document::default(), options);
-    let bounded = Bounded { builder, has_room: Cell::new(true) };
+    let bounded = Bounded { builder, has_room: Cell::new(true), is_deep: Cell::new(false), text: Cell::new(Some(0)) };
     let tokenizer = Tokenizer::new(bounded, TokenizerOpts::default());
     let (input, begun) = (BufferQueue::default(), Instant::now());
     let mut rest = html;
@@ -113,7 +114,7 @@ fn parse(html: &str, stop: &AtomicBool) -> (Document, bool) {
 /// The bytes that the tokenizer gets at a time. Between two pieces the limits are looked at.
 const PIECE: usize = 4 << 10;
 /// Pages that were made to be slow need more; others need about a millisecond.
-const MAX_PARSING: Duration = Duration::from_secs(2);
+const MAX_PARSING: Duration = Duration::from_secs(5);
 /// The depth from which on elements are left out; their text stays. Pages have a depth of about 30. A list or a
 /// quotation is written once more for each level, so the depth multiplies the time.
 const MAX_DEPTH: usize = 128;
@@ -125,10 +126,15 @@ struct Bounded {
     builder: TreeBuilder<NodeId, Document>,
     /// `false` once there are [`MAX_NODES`] nodes.
     has_room: Cell<bool>,
+    /// `true` if the depth is known to be too large, until the builder changes it.
+    is_deep: Cell<bool>,
+    /// The bytes of the text since the last tag or comment. `None` in an element whose content is text only.
+    text: Cell<Option<usize>>,
 }
 
 impl Bounded {
-    fn depth(&self) -> usize {
+    /// Returns whether there is no room for an element in the elements that are open.
+    fn is_deep(&self) -> bool {
         struct Count(Cell<usize>);
         impl Tracer for Count {
             type Handle = NodeId;
@@ -136,9 +142,24 @@ impl Bounded {
                 self.0.set(self.0.get() + 1);
             }
         }
-        let count = Count(Cell::new(0));
-        self.builder.trace_handles(&count);
-        count.0.get()
+        if !self.is_deep.get() {
+            let count = Count(Cell::new(0));
+            self.builder.trace_handles(&count);
+            self.is_deep.set(count.0.get() > MAX_DEPTH);
+        }
+        self.is_deep.get()
+    }
+
+    /// Ends a text that is too long by an empty comment, so that what follows is a text of its own.
+    fn split_text(&self, token: &Token, line: u64) {
+        let Some(before) = self.text.get() else { return };
+        if let Token::CharacterTokens(text) = token {
+            self.text.set(Some(before + text.len()));
+            if before > MAX_TEXT {
+                self.text.set(Some(0));
+                let _ = self.builder.process_token(Token::CommentToken(StrTendril::new()), line);
+            }
+        }
     }
 }
 
@@ -151,12 +172,18 @@ impl TokenSink for Bounded {
             self.has_room.set(false);
             return TokenSinkResult::Continue;
         }
+        self.split_text(&token, line);
+        if let Token::TagToken(tag) = &token {
+            let is_raw = tag.kind == TagKind::StartTag && HOLDS_TEXT.contains(&&*tag.name);
+            self.text.set((!is_raw).then_some(0));
+        }
         if let Token::TagToken(tag @ Tag { kind: TagKind::StartTag, .. }) = &mut token {
-            if !HOLDS_NO_ELEMENT.contains(&&*tag.name) && self.depth() > MAX_DEPTH {
+            if !HOLDS_NO_ELEMENT.contains(&&*tag.name) && self.is_deep() {
                 return TokenSinkResult::Continue;
             }
             tag.attrs.retain(|attribute| is_harmless(&attribute.name.local, &attribute.value));
         }
+        self.is_deep.set(false);
         self.builder.process_token(token, line)
     }
 
@@ -169,13 +196,21 @@ impl TokenSink for Bounded {
     }
 }
 
+/// The bytes after which a text is split. The writer of HTML needs time with the square of the length of a text that is
+/// full of `&`.
+const MAX_TEXT: usize = 16 << 10;
+/// The most bytes of an attribute that is kept, for the same reason.
+const MAX_ATTRIBUTE: usize = 8 << 10;
 /// Elements that add no depth.
 const HOLDS_NO_ELEMENT: [&str; 8] = ["br", "hr", "img", "input", "script", "style", "textarea", "title"];
+/// Elements with text only, in which `<` begins no tag and no comment.
+const HOLDS_TEXT: [&str; 8] = ["title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes"];
 
 /// Returns whether an attribute can be kept. A link to a script or to data in the page leads nowhere for a reader, and
 /// may be megabytes long.
 fn is_harmless(name: &str, value: &str) -> bool {
     match name {
+        _ if value.len() > MAX_ATTRIBUTE => false,
         "srcset" => false,
         "href" | "src" => {
             let scheme = value.trim_start_matches(|c: char| c <= ' ').split(':').next().unwrap_or_default();

@@ -4,7 +4,6 @@
 
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use url::Url;
 
@@ -23,7 +22,7 @@ pub(super) struct JsonClient {
     setting: &'static str,
     address: Result<Url, url::ParseError>,
     client: Result<reqwest::Client, String>,
-    headers: HeaderMap,
+    headers: Result<HeaderMap, &'static str>,
     secrets: Secrets,
 }
 
@@ -37,7 +36,7 @@ impl JsonClient {
             .user_agent(USER_AGENT)
             .build()
             .map_err(|error| error_chain(&error));
-        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        let headers = Ok(HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]));
         let address_later = Err(url::ParseError::EmptyHost);
         let mut this = Self { name, setting, address: address_later, client, headers, secrets: Secrets::default() };
         this.set_address(address);
@@ -57,12 +56,16 @@ impl JsonClient {
         user.chain(query).for_each(|secret| self.secrets.add(secret.into()));
     }
 
-    /// Sends a header with a secret value. A value that no header can carry is left out, and the engine refuses.
-    pub(super) fn secret_header(&mut self, name: &'static str, secret: &str) {
-        self.secrets.add(SecretString::from(secret));
-        if let Ok(mut value) = HeaderValue::from_str(secret) {
-            value.set_sensitive(true);
-            self.headers.insert(HeaderName::from_static(name), value);
+    /// Sends a header with a secret value. One that no header can carry makes each search fail.
+    pub(super) fn secret_header(&mut self, name: &str, secret: &str) {
+        secret.split_whitespace().for_each(|part| self.secrets.add(part.into()));
+        let Ok(headers) = &mut self.headers else { return };
+        match HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(secret).ok()) {
+            Some((name, mut value)) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            None => self.headers = Err("a header holds characters that no header can carry"),
         }
     }
 
@@ -78,7 +81,8 @@ impl JsonClient {
         }
         url.query_pairs_mut().extend_pairs(parameters);
         let client = self.client.as_ref().map_err(|error| format!("no HTTP client: {error}"))?;
-        let sending = client.get(url).headers(self.headers.clone()).send();
+        let headers = self.headers.clone().map_err(|error| format!("{}: {error}", self.name))?;
+        let sending = client.get(url).headers(headers).send();
         let mut response = sending.await.map_err(|error| self.failed(error))?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(error))? {

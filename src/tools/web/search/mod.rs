@@ -135,7 +135,9 @@ fn shown(found: &[SearchResult]) -> String {
         return "No results.".to_owned();
     }
     let results = found.iter().enumerate().map(|(place, SearchResult { title, url, snippet })| {
-        format!("{}. {}\n   {}\n   {}", place + 1, plain(title), plain(url), plain(snippet))
+        let fields = [title, url, snippet].map(|field| plain(field));
+        let lines = fields.iter().filter(|line| !line.is_empty()).map(String::as_str).collect::<Vec<_>>();
+        format!("{}. {}", place + 1, lines.join("\n   "))
     });
     untrusted::marked("a web search", &results.collect::<Vec<_>>().join("\n"))
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use super::json_client::JsonClient;
@@ -18,7 +19,14 @@ impl SearxNg {
     /// The instance at a URL, which may be on this machine. A user and a password in the URL are sent, and never shown.
     #[must_use]
     pub fn at(url: &str) -> Self {
-        Self { client: JsonClient::new("SearXNG", "`search.formats` of the instance, which needs `json`", url) }
+        Self { client: JsonClient::new("SearXNG", "search.formats of the instance, which needs json", url) }
+    }
+
+    /// Sends a header with each search, such as a key of a proxy in front of the instance. Its value is a secret.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl Into<SecretString>) -> Self {
+        self.client.secret_header(name, value.into().expose_secret());
+        self
     }
 }
 
