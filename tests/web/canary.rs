@@ -34,7 +34,7 @@ async fn told(tool: impl Tool, arguments: Value) -> String {
             told.push_str(&format!("{event:?}\n"));
         }
     }
-    told + &timeout(LIMIT, pending).await.unwrap().unwrap().output.to_string()
+    told + timeout(LIMIT, pending).await.unwrap().unwrap().output.as_ref()
 }
 
 /// The tests below once more, in a process that traces everything.

@@ -10,7 +10,7 @@ use secrecy::ExposeSecret as _;
 use url::{Host, Url};
 
 use super::resolver::{Unresolved, VettedResolver};
-use super::{Settings, USER_AGENT, target};
+use super::{Settings, USER_AGENT, target, untrusted};
 use crate::error_chain::error_chain;
 use crate::tool_call::{ToolError, ToolErrorKind};
 
@@ -132,12 +132,19 @@ fn failed(url: &Url, error: reqwest::Error) -> ToolError {
     if let Some(unresolved) = unresolved(&error) {
         return unresolved.to_string().into();
     }
-    let message = format!("`{}`: {}", target::cut(url.host_str().unwrap_or_default(), 100), error_chain(&error));
+    let message = format!("`{}`: {}", target::cut(url.host_str().unwrap_or_default(), 100), reason(&error));
     match error.is_connect() {
         true => ToolError::network(message),
         false => ToolError { kind: ToolErrorKind::Other, message: message.into() },
     }
 }
+
+/// Returns the text of an error with its causes. The names in a certificate are a server's words, so it is bounded.
+pub(super) fn reason(error: &reqwest::Error) -> String {
+    target::cut(&untrusted::visible(&error_chain(error)), MAX_REASON).to_owned()
+}
+
+const MAX_REASON: usize = 300;
 
 fn unresolved<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Unresolved> {
     match error.downcast_ref() {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::arguments::{choice, integer, text};
-use super::client::{WebClient, content_length, content_type};
+use super::client::{WebClient, content_length, content_type, reason};
 use super::media_type::{MediaType, label};
 use super::page::{ExtractMode, Page};
 use super::{Settings, charset, target, untrusted};
@@ -181,11 +181,11 @@ impl Body {
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]),
                 Ok(None) => return Ok(Self { bytes, cut: None }),
                 Err(error) => {
-                    let reason = crate::error_chain::error_chain(&error.without_url());
-                    match bytes.is_empty() {
-                        true => return Err(format!("the transfer broke off: {reason}").into()),
-                        false => return Ok(Self { bytes, cut: Some(format!("the transfer broke off: {reason}")) }),
-                    }
+                    let problem = format!("the transfer broke off: {}", reason(&error.without_url()));
+                    return match bytes.is_empty() {
+                        true => Err(problem.into()),
+                        false => Ok(Self { bytes, cut: Some(problem) }),
+                    };
                 }
             }
             if bytes.len() - reported >= step {

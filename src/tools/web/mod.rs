@@ -83,6 +83,8 @@ pub use self::resolver::Resolver;
 use self::resolver::SystemResolver;
 pub use self::search::{Brave, SearchEngine, SearchResult, SearxNg, WebSearch};
 
+use crate::tool_interface::Tool;
+
 /// The settings of the web tools, see the [module](self). Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Web {
@@ -105,6 +107,11 @@ impl Web {
     /// Returns the tool `web_search`, which asks `engine`.
     pub fn search(&self, engine: impl SearchEngine) -> WebSearch {
         WebSearch::new(engine, self.settings.timeout)
+    }
+
+    /// Returns both tools, for a program that wraps neither.
+    pub fn tools(&self, engine: impl SearchEngine) -> [Arc<dyn Tool>; 2] {
+        [Arc::new(self.fetch()), Arc::new(self.search(engine))]
     }
 
     /// The timeout of a call: for all redirects, the whole body and its conversion together. Default: 20 seconds.

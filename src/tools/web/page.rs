@@ -1,9 +1,9 @@
 //! The readable part of an HTML page, as Markdown or as text: [`Page`].
 //!
 //! The parser, the search for the main content and the writer of Markdown are libraries. What they are given is bounded
-//! here: in its depth, in its number of nodes and in the time for the parser, so that no page costs more than its size
-//! allows. The trees are flat, so dropping one needs no stack. Scripts are never run, and nothing that a page refers to
-//! is loaded.
+//! here: in its depth, in its number of nodes, in the length of a text and in the time for the parser, because each of them
+//! has inputs that take the square of their length. The trees are flat, so dropping one needs no stack. Scripts are never
+//! run, and nothing that a page refers to is loaded.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,8 @@ use html5ever::tree_builder::{Tracer, TreeBuilder, TreeBuilderOpts};
 use url::Url;
 
 /// The form of the text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtractMode {
-    #[default]
     Markdown,
     Text,
 }
@@ -214,8 +212,8 @@ fn is_harmless(name: &str, value: &str) -> bool {
         "srcset" => false,
         "href" | "src" => {
             let scheme = value.trim_start_matches(|c: char| c <= ' ').split(':').next().unwrap_or_default();
-            let is_link = ["data", "javascript", "vbscript", "blob", "file"];
-            !is_link.iter().any(|other| scheme.eq_ignore_ascii_case(other)) || !value.contains(':')
+            let is_no_link = |other: &&str| scheme.eq_ignore_ascii_case(other);
+            !["data", "javascript", "vbscript", "blob", "file"].iter().any(is_no_link) || !value.contains(':')
         }
         _ => true,
     }
