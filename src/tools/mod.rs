@@ -2,6 +2,7 @@
 //! depends on a particular one.
 //!
 //! - `Files` (feature `files`): `read_file`, `write_file`, `edit_file`, `list_dir`.
+//! - `Shell` (feature `shell`): `exec`, in a sandbox.
 //! - `Web` (feature `web`): `web_fetch` and `web_search`.
 
 mod approved;
@@ -10,6 +11,8 @@ mod concurrency_limit;
 #[cfg(feature = "files")]
 mod files;
 mod only_for;
+#[cfg(feature = "shell")]
+mod shell;
 mod timeout;
 #[cfg(feature = "web")]
 pub mod web;
@@ -23,6 +26,8 @@ pub use concurrency_limit::ConcurrencyLimit;
 #[cfg(feature = "files")]
 pub use files::{FileTool, Files};
 pub use only_for::OnlyFor;
+#[cfg(feature = "shell")]
+pub use shell::{Exec, NoSandbox, Sandbox, Shell};
 pub use timeout::Timeout;
 #[cfg(feature = "web")]
 pub use web::Web;

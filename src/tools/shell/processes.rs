@@ -1,0 +1,140 @@
+//! The processes of this machine, as `/proc` shows them: which belong to a command, and how much memory they use.
+//!
+//! Nothing here trusts a process id for longer than a moment: a signal goes through a pidfd to a process whose start
+//! time is the one that was read.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// The shortest time between two looks at all processes. One look uses at most a twentieth of a processor.
+const INTERVAL: Duration = Duration::from_millis(200);
+const SHARE: u32 = 20;
+
+/// One process.
+#[derive(Clone, Copy)]
+pub(super) struct Process {
+    pub(super) id: i32,
+    pub(super) parent: i32,
+    group: i32,
+    /// It has ended, and its parent has not noticed yet.
+    pub(super) is_zombie: bool,
+    threads: usize,
+    /// The time of its start, in ticks since boot. With the id it names a process for ever.
+    started: u64,
+}
+
+impl Process {
+    fn read(id: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name, in parentheses, can have spaces and parentheses.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |field: usize| fields.get(field)?.parse().ok();
+        Some(Self {
+            id,
+            parent: number(1)?,
+            group: number(2)?,
+            is_zombie: *fields.first()? == "Z",
+            threads: fields.get(17)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// Sends a signal, if the process still exists.
+    pub(super) fn signal(&self, signal: Signal) {
+        let Some(id) = Pid::from_raw(self.id) else { return };
+        let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return };
+        if Self::read(self.id).is_some_and(|now| now.started == self.started) {
+            let _ = pidfd_send_signal(process, signal);
+        }
+    }
+
+    /// Returns the bytes of memory that are no file's.
+    fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap_or_default();
+        let kibibytes = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+        let counted = |line: &&str| ["RssAnon:", "RssShmem:", "VmSwap:"].iter().any(|name| line.starts_with(name));
+        status.lines().filter(counted).filter_map(kibibytes).sum::<u64>() * 1024
+    }
+
+    /// Returns whether the process was started with this text in its environment.
+    pub(super) fn has_in_environment(&self, text: &str) -> bool {
+        let environment = fs::read(format!("/proc/{}/environ", self.id)).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == text.as_bytes())
+    }
+}
+
+/// All processes at one moment.
+pub(super) struct Processes(Vec<Process>);
+
+impl Processes {
+    pub(super) fn read() -> io::Result<Self> {
+        let ids = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Ok(Self(ids.filter_map(Process::read).collect()))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
+        self.0.iter()
+    }
+
+    /// Returns whether one process started another one.
+    pub(super) fn is_child(&self, child: i32, parent: i32) -> bool {
+        self.0.iter().any(|process| process.id == child && process.parent == parent)
+    }
+
+    /// Returns the processes of a process group, with all their descendants.
+    pub(super) fn of_group(&self, group: i32) -> Vec<Process> {
+        let mut children: HashMap<i32, Vec<&Process>> = HashMap::new();
+        let mut found: HashMap<i32, Process> = HashMap::new();
+        for process in &self.0 {
+            children.entry(process.parent).or_default().push(process);
+            if process.group == group {
+                found.insert(process.id, *process);
+            }
+        }
+        let mut new: Vec<i32> = found.keys().copied().collect();
+        while let Some(parent) = new.pop() {
+            for child in children.get(&parent).into_iter().flatten() {
+                if found.insert(child.id, **child).is_none() {
+                    new.push(child.id);
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Returns the processes and threads of a group with its descendants, and their memory in bytes.
+    pub(super) fn usage(&self, group: i32) -> (usize, u64) {
+        let processes = self.of_group(group);
+        (processes.iter().map(|process| process.threads).sum(), processes.iter().map(Process::memory).sum())
+    }
+}
+
+/// A look at all processes that running commands share.
+#[derive(Default)]
+pub(super) struct SharedProcesses(Mutex<Option<Look>>);
+
+struct Look {
+    processes: Arc<Processes>,
+    valid_until: Instant,
+}
+
+impl SharedProcesses {
+    /// Returns all processes, as they were a moment ago, and the time until a newer look is possible.
+    pub(super) fn recent(&self) -> io::Result<(Arc<Processes>, Duration)> {
+        let mut last = self.0.lock();
+        let now = Instant::now();
+        if let Some(look) = last.as_ref().filter(|look| look.valid_until > now) {
+            return Ok((Arc::clone(&look.processes), look.valid_until - now));
+        }
+        let processes = Arc::new(Processes::read()?);
+        let valid = INTERVAL.max(now.elapsed() * SHARE);
+        *last = Some(Look { processes: Arc::clone(&processes), valid_until: Instant::now() + valid });
+        Ok((processes, valid))
+    }
+}
