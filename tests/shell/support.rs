@@ -99,6 +99,16 @@ pub(crate) async fn output(shell: &Shell, command: &str) -> String {
     run(shell, command).await.unwrap_or_else(|error| panic!("{command}: {}", error.message))
 }
 
+/// A process outside of every sandbox, which ends with this value.
+pub(crate) struct Victim(pub(crate) std::process::Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// A number of seconds for `sleep` that no other process has, by which its process is found.
 pub(crate) fn unique_sleep() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -123,7 +133,8 @@ fn is_zombie(id: i32) -> bool {
 /// The zombies among the children of this process.
 pub(crate) fn own_zombies() -> Vec<String> {
     let own = std::process::id().to_string();
-    let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let ids =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
     ids.filter_map(|id| fs::read_to_string(format!("/proc/{id}/stat")).ok())
         .filter(|stat| {
             let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -36,7 +36,9 @@ pub(super) fn arguments(run: &CommandRun) -> Vec<OsString> {
     visible::CONFIGURATION.iter().for_each(|path| list.bind("--ro-bind", Path::new(path)));
     // Each at most a quarter of the memory. Without `--size` it would be half of the machine's.
     let size = (settings.max_memory_bytes / 4).to_string();
-    list.add(&["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/null", "/dev/tty"]);
+    // As root, a command could else write to `/proc/sys`: the machine's settings look at the user alone.
+    list.add(&["--proc", "/proc", "--remount-ro", "/proc"]);
+    list.add(&["--dev", "/dev", "--ro-bind", "/dev/null", "/dev/tty"]);
     list.add(&["--size", &size, "--tmpfs", "/dev/shm", "--size", &size, "--tmpfs", "/tmp", "--remount-ro", "/dev"]);
     settings.read_only.iter().for_each(|path| list.bind("--ro-bind", path));
     settings.writable.iter().for_each(|path| list.bind("--bind", path));

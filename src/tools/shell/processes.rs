@@ -108,11 +108,20 @@ impl Processes {
         found.into_values().collect()
     }
 
-    /// Returns the processes and threads of a group with its descendants, and their memory in bytes.
-    pub(super) fn usage(&self, group: i32) -> (usize, u64) {
+    /// Returns the number of processes and threads of a group with its descendants, and what gives their memory in
+    /// bytes.
+    pub(super) fn usage(&self, group: i32) -> (usize, impl FnOnce() -> u64) {
         let processes = self.of_group(group);
-        (processes.iter().map(|process| process.threads).sum(), processes.iter().map(Process::memory).sum())
+        let count = processes.iter().map(|process| process.threads).sum();
+        (count, move || processes.iter().map(Process::memory).sum())
     }
+}
+
+/// Returns the number of all processes and threads of this machine, at next to no cost.
+pub(super) fn total() -> usize {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let tasks = text.split_whitespace().nth(3).and_then(|tasks| tasks.split_once('/')?.1.parse().ok());
+    tasks.unwrap_or_default()
 }
 
 /// A look at all processes that running commands share.
@@ -136,5 +145,42 @@ impl SharedProcesses {
         let valid = INTERVAL.max(now.elapsed() * SHARE);
         *last = Some(Look { processes: Arc::clone(&processes), valid_until: Instant::now() + valid });
         Ok((processes, valid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn fault_82_a_process_that_took_over_an_id_gets_no_signal() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let now = Process::read(child.id().cast_signed()).unwrap();
+        let before = Process { started: now.started - 1, ..now };
+        before.signal(Signal::KILL);
+        assert_eq!(child.try_wait().unwrap(), None);
+        now.signal(Signal::KILL);
+        assert!(!child.wait().unwrap().success());
+        // One that has ended gets none either.
+        now.signal(Signal::KILL);
+    }
+
+    #[test]
+    fn a_group_has_its_descendants_in_other_groups() {
+        use std::os::unix::process::CommandExt as _;
+        let mut leader = Command::new("sh");
+        leader.args(["-c", "setsid sleep 1000 & wait"]).process_group(0);
+        let mut leader = leader.spawn().unwrap();
+        let group = leader.id().cast_signed();
+        let members = loop {
+            let members = Processes::read().unwrap().of_group(group);
+            if members.iter().any(|process| process.group != group) {
+                break members;
+            }
+        };
+        assert_eq!(members.len(), 2);
+        members.iter().for_each(|process| process.signal(Signal::KILL));
+        leader.wait().unwrap();
     }
 }

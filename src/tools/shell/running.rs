@@ -28,7 +28,7 @@ use crate::tools::shell::bubblewrap;
 use crate::tools::shell::exec::{CommandRun, End, Finished, RunError};
 use crate::tools::shell::landlock::Restriction;
 use crate::tools::shell::output::{Output, Stream};
-use crate::tools::shell::processes::Processes;
+use crate::tools::shell::processes::{self, Processes};
 use crate::tools::shell::root::PrivateFolder;
 use crate::tools::shell::sandbox::Sandbox;
 use crate::tools::shell::seccomp::{self, LocalSockets};
@@ -43,8 +43,10 @@ const MAX_DYING: Duration = Duration::from_millis(500);
 /// The pauses between looks at killed processes.
 const MIN_PAUSE: Duration = Duration::from_micros(50);
 const MAX_PAUSE: Duration = Duration::from_millis(5);
+/// The interval of looks at the number of all processes of the machine.
+const LOOK: Duration = Duration::from_millis(50);
 /// The time until the first check of the limits.
-const FIRST_CHECK: Duration = Duration::from_millis(50);
+const FIRST_CHECK: Duration = Duration::from_millis(100);
 /// The reports of progress that wait for a slow reader.
 const MAX_REPORTS: usize = 4;
 
@@ -160,9 +162,10 @@ impl<'r> Running<'r> {
     fn watch(&mut self) -> End {
         let begun = Instant::now();
         let deadline = begun + self.run.shell.settings.timeout;
-        let mut next_check = begun + FIRST_CHECK;
+        let (mut next_look, mut next_check) = (begun + LOOK, begun + FIRST_CHECK);
+        let mut usual = processes::total();
         loop {
-            match self.wait(deadline.min(next_check), true) {
+            match self.wait(deadline.min(next_look), true) {
                 Woken::Exited => return End::Exited,
                 Woken::Cancelled => return End::Cancelled,
                 Woken::Other => {}
@@ -171,14 +174,35 @@ impl<'r> Running<'r> {
             if now >= deadline {
                 return End::TimedOut;
             }
+            if now < next_look {
+                continue;
+            }
+            next_look = now + LOOK;
+            self.output.report();
+            if processes::total() > usual + self.run.shell.settings.max_processes {
+                match self.check_stopped() {
+                    Ok(()) => usual = processes::total(),
+                    Err(end) => return end,
+                }
+            }
             if now >= next_check {
-                self.output.report();
                 match self.check_limits() {
                     Ok(until_next) => next_check = now + until_next,
                     Err(end) => return end,
                 }
             }
         }
+    }
+
+    /// Checks the number of processes while they are stopped: thousands that run would leave no time for it.
+    fn check_stopped(&self) -> Result<(), End> {
+        let _ = kill_process_group(self.tree.group, Signal::STOP);
+        let count = Processes::read().map_or(0, |all| all.usage(self.tree.group.as_raw_nonzero().get()).0);
+        if count > self.run.shell.settings.max_processes {
+            return Err(End::TooManyProcesses);
+        }
+        let _ = kill_process_group(self.tree.group, Signal::CONT);
+        Ok(())
     }
 
     /// Returns the time until the next check, or the limit that is exceeded.
@@ -192,7 +216,7 @@ impl<'r> Running<'r> {
         if count > settings.max_processes {
             return Err(End::TooManyProcesses);
         }
-        if memory > settings.max_memory_bytes {
+        if memory() > settings.max_memory_bytes {
             return Err(End::TooMuchMemory);
         }
         Ok(until_next)
@@ -316,9 +340,7 @@ impl Tree {
         } else if let Ok(processes) = Processes::read() {
             // To all but bubblewrap's two own processes: the end of either would kill the others at once.
             let leader = self.leader.id().cast_signed();
-            let inner = |process: &&crate::tools::shell::processes::Process| {
-                process.id != leader && !processes.is_child(process.id, leader)
-            };
+            let inner = |process: &&processes::Process| process.id != leader && !processes.is_child(process.id, leader);
             processes.of_group(leader).iter().filter(inner).for_each(|process| process.signal(Signal::TERM));
         }
     }
