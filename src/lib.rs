@@ -24,6 +24,7 @@
 //!   span and the `tracestate` of the caller reach what is below a call; its baggage does not.
 //! - `mcp-client`: the tools of MCP servers, and with them the client of the official SDK `rmcp`.
 //! - `mcp-server`: the agents as an MCP server, and with it the server of that SDK, and `axum`.
+//! - `shell`: the tool `exec`, [`tools::Shell`], and with it `landlock` and `seccompiler`. Its sandboxes need Linux.
 //! - `web`: the tools `web_fetch` and `web_search`, and with them `reqwest` and readers of HTML and of charsets.
 
 #![cfg_attr(

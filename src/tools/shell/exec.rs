@@ -95,6 +95,7 @@ fn read(arguments: Arguments) -> Result<ExecArguments, ToolError> {
 }
 
 /// A command that has not begun.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no sandbox, and no watch of limits"))]
 pub(super) struct CommandRun {
     pub(super) shell: Shell,
     pub(super) sandbox: Option<Sandbox>,
@@ -112,6 +113,7 @@ impl CommandRun {
 
 /// A failure to run a command.
 #[derive(Debug, thiserror::Error)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no sandbox, and no watch of limits"))]
 pub(super) enum RunError {
     /// The sandbox does not work on this machine.
     #[error("{0}")]
@@ -123,6 +125,7 @@ pub(super) enum RunError {
 
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no sandbox, and no watch of limits"))]
 pub(super) enum End {
     /// Its shell exited.
     Exited,

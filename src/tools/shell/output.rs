@@ -72,6 +72,7 @@ impl Output {
     }
 
     /// Reports what was not reported yet, unless the last report was just now.
+    #[cfg(target_os = "linux")]
     pub(super) fn report(&mut self) {
         self.report.send_if_due();
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::tool_call::Progress;
 use crate::tools::shell::exec::{CommandRun, End, Finished, RunError};
-use crate::tools::shell::output::{Output, Stream};
+use crate::tools::shell::output::Stream;
 
 /// The time that output has after the shell exited.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);

@@ -40,6 +40,7 @@ impl NoSandbox {
 }
 
 /// The sandbox that a program chose.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none to choose"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice {
     Best,
