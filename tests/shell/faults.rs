@@ -74,12 +74,12 @@ async fn fault_78_processes_that_fork_while_they_are_killed_end() {
 #[tokio::test]
 async fn fault_79_a_process_that_ignores_sigterm_is_killed_and_one_that_does_not_may_end_itself() {
     for (tier, _folder, shell) in shells("79", &Tier::ALL).await {
-        let shell = shell.timeout(Duration::from_millis(500));
+        let shell = shell.timeout(Duration::from_secs(2));
         let sleep = unique_sleep();
         let begun = Instant::now();
         let command = format!("trap '' TERM HUP INT; {sleep}; {sleep}");
         let error = run(&shell, &command).await.unwrap_err();
-        assert!(begun.elapsed() > Duration::from_millis(1500), "{tier:?}: it had a second");
+        assert!(begun.elapsed() > Duration::from_secs(3), "{tier:?}: it had a second");
         assert!(error.message.starts_with("timed out"), "{tier:?}: {}", error.message);
         assert_eq!(processes_with(&sleep), [0_i32; 0], "{tier:?}");
         let error = run(&shell, &format!("trap 'echo cleaned up; exit' TERM; {sleep} & wait")).await.unwrap_err();

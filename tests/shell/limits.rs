@@ -16,11 +16,12 @@ use crate::support::{
 async fn fault_76_a_command_that_takes_too_long_is_ended_and_its_output_is_kept() {
     for (tier, _folder, shell) in shells("76", &Tier::ALL).await {
         let sleep = unique_sleep();
-        let shell = shell.timeout(Duration::from_millis(300));
+        let shell = shell.timeout(Duration::from_millis(1500));
         let error = run(&shell, &format!("echo begun; {sleep}")).await.unwrap_err();
         assert_eq!(error.kind, ToolErrorKind::Timeout, "{tier:?}");
-        let expected = "timed out after 300ms, and was ended. Its output until then:\nbegun\n";
-        assert_eq!(&*error.message, expected, "{tier:?}");
+        // The shell may say that its child was terminated.
+        let expected = "timed out after 1.5s, and was ended. Its output until then:\nbegun\n";
+        assert!(error.message.starts_with(expected), "{tier:?}: {}", error.message);
         assert_eq!(processes_with(&sleep), [0_i32; 0], "{tier:?}: the processes end before the call does");
     }
 }

@@ -7,14 +7,14 @@
 #[cfg(target_os = "linux")]
 mod bubblewrap;
 mod exec;
-#[cfg(target_os = "linux")]
-mod landlock;
 mod output;
 #[cfg(any(not(target_os = "linux"), test))]
 mod portable;
 #[cfg(target_os = "linux")]
 mod processes;
 mod root;
+#[cfg(target_os = "linux")]
+mod ruleset;
 #[cfg(target_os = "linux")]
 mod running;
 mod sandbox;

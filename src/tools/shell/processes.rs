@@ -30,7 +30,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    fn read(id: i32) -> Option<Self> {
+    pub(super) fn read(id: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         // The name, in parentheses, can have spaces and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -62,6 +62,11 @@ impl Process {
         status.lines().filter(counted).filter_map(kibibytes).sum::<u64>() * 1024
     }
 
+    /// Returns whether the process started before another one.
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        self.started < other.started
+    }
+
     /// Returns whether the process was started with this text in its environment.
     pub(super) fn has_in_environment(&self, text: &str) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.id)).unwrap_or_default();
@@ -80,11 +85,6 @@ impl Processes {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
         self.0.iter()
-    }
-
-    /// Returns whether one process started another one.
-    pub(super) fn is_child(&self, child: i32, parent: i32) -> bool {
-        self.0.iter().any(|process| process.id == child && process.parent == parent)
     }
 
     /// Returns the processes of a process group, with all their descendants.
@@ -117,6 +117,26 @@ impl Processes {
     }
 }
 
+/// Returns the children of a process, and theirs. Reads nothing but these. Empty on a kernel without the files that list
+/// children.
+pub(super) fn descendants(id: i32) -> Vec<Process> {
+    let mut found: Vec<Process> = children(id);
+    let mut next = 0;
+    while let Some(process) = found.get(next) {
+        found.extend(children(process.id));
+        next += 1;
+    }
+    found
+}
+
+fn children(id: i32) -> Vec<Process> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return Vec::new() };
+    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let ids: Vec<i32> =
+        lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
+    ids.into_iter().filter_map(Process::read).collect()
+}
+
 /// Returns the number of all processes and threads of this machine, at next to no cost.
 pub(super) fn total() -> usize {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -130,21 +150,35 @@ pub(super) struct SharedProcesses(Mutex<Option<Look>>);
 
 struct Look {
     processes: Arc<Processes>,
+    begun: Instant,
     valid_until: Instant,
 }
 
 impl SharedProcesses {
     /// Returns all processes, as they were a moment ago, and the time until a newer look is possible.
     pub(super) fn recent(&self) -> io::Result<(Arc<Processes>, Duration)> {
-        let mut last = self.0.lock();
         let now = Instant::now();
-        if let Some(look) = last.as_ref().filter(|look| look.valid_until > now) {
-            return Ok((Arc::clone(&look.processes), look.valid_until - now));
+        let look = self.look_if(|last| last.valid_until <= now)?;
+        Ok((look.0, look.1.saturating_duration_since(now)))
+    }
+
+    /// Returns all processes, as they were at this time or later.
+    pub(super) fn since(&self, time: Instant) -> io::Result<Arc<Processes>> {
+        self.look_if(|last| last.begun < time).map(|look| look.0)
+    }
+
+    fn look_if(&self, is_old: impl FnOnce(&Look) -> bool) -> io::Result<(Arc<Processes>, Instant)> {
+        let mut last = self.0.lock();
+        if let Some(look) = last.as_ref()
+            && !is_old(look)
+        {
+            return Ok((Arc::clone(&look.processes), look.valid_until));
         }
+        let begun = Instant::now();
         let processes = Arc::new(Processes::read()?);
-        let valid = INTERVAL.max(now.elapsed() * SHARE);
-        *last = Some(Look { processes: Arc::clone(&processes), valid_until: Instant::now() + valid });
-        Ok((processes, valid))
+        let valid_until = Instant::now() + INTERVAL.max(begun.elapsed() * SHARE);
+        *last = Some(Look { processes: Arc::clone(&processes), begun, valid_until });
+        Ok((processes, valid_until))
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Root {
     files: Mutex<VecDeque<String>>,
     /// The processes of this machine, shared by all running commands.
     #[cfg(target_os = "linux")]
-    pub(super) processes: crate::tools::shell::processes::SharedProcesses,
+    pub(super) processes: std::sync::Arc<crate::tools::shell::processes::SharedProcesses>,
 }
 
 /// A working directory beneath the root, which exists.
@@ -54,7 +54,7 @@ impl Root {
             folder,
             files: Mutex::default(),
             #[cfg(target_os = "linux")]
-            processes: crate::tools::shell::processes::SharedProcesses::default(),
+            processes: std::sync::Arc::default(),
         })
     }
 

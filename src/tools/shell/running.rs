@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,13 +27,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::tool_call::Progress;
 use crate::tools::shell::bubblewrap;
 use crate::tools::shell::exec::{CommandRun, End, Finished, RunError};
-use crate::tools::shell::landlock::Restriction;
 use crate::tools::shell::output::{Output, Stream};
-use crate::tools::shell::processes::{self, Processes};
+use crate::tools::shell::processes::{self, Process, Processes, SharedProcesses};
 use crate::tools::shell::root::PrivateFolder;
+use crate::tools::shell::ruleset::Restriction;
 use crate::tools::shell::sandbox::Sandbox;
 use crate::tools::shell::seccomp::{self, LocalSockets};
-use crate::tools::shell::spawner::{self, Plan, StartError};
+use crate::tools::shell::spawner::{self, Plan, StartError, Started};
 
 /// The time that processes have between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -136,14 +137,14 @@ impl<'r> Running<'r> {
         let plan = plan(run, (to_output, to_errors), holder_input, private.as_ref(), marker.as_deref())?;
         let program = plan.program.clone();
         let started = spawner::start(plan).map_err(failed)?;
-        let tree =
-            Tree::new(started.holder, started.leader, started.thread, holder, marker).map_err(|error| match error {
-                StartError::Restriction(reason) => RunError::Unavailable(reason),
-                StartError::Spawn(error) if error.kind() == io::ErrorKind::NotFound => {
-                    RunError::Unavailable(format!("there is no program `{}`", program.display()))
-                }
-                StartError::Spawn(error) => RunError::Failed(format!("{}: {error}", program.display())),
-            })?;
+        let shared = Arc::clone(&run.shell.root.processes);
+        let tree = Tree::new(started, holder, marker, shared).map_err(|error| match error {
+            StartError::Restriction(reason) => RunError::Unavailable(reason),
+            StartError::Spawn(error) if error.kind() == io::ErrorKind::NotFound => {
+                RunError::Unavailable(format!("there is no program `{}`", program.display()))
+            }
+            StartError::Spawn(error) => RunError::Failed(format!("{}: {error}", program.display())),
+        })?;
         let leader = Pid::from_child(&tree.leader);
         let exit = pidfd_open(leader, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         Ok(Self {
@@ -293,6 +294,8 @@ struct Tree {
     exit_code: Option<i32>,
     /// A variable in the environment of processes that may have left the group.
     marker: Option<String>,
+    /// All processes of the machine, which running commands share.
+    shared: Arc<SharedProcesses>,
     is_killed: bool,
     is_buried: bool,
     /// The holder ends the group when this is closed.
@@ -303,11 +306,10 @@ struct Tree {
 
 impl Tree {
     fn new(
-        holder: Option<Child>,
-        leader: Result<Child, StartError>,
-        thread: Sender<()>,
+        Started { holder, leader, thread }: Started,
         held: Option<OwnedFd>,
         marker: Option<String>,
+        shared: Arc<SharedProcesses>,
     ) -> Result<Self, StartError> {
         let leader = match leader {
             Ok(leader) => leader,
@@ -325,6 +327,7 @@ impl Tree {
             holder,
             exit_code: None,
             marker,
+            shared,
             is_killed: false,
             is_buried: false,
             _held: held,
@@ -337,11 +340,11 @@ impl Tree {
         if self.holder.is_some() {
             // The holder ignores it.
             let _ = kill_process_group(self.group, Signal::TERM);
-        } else if let Ok(processes) = Processes::read() {
+        } else {
             // To all but bubblewrap's two own processes: the end of either would kill the others at once.
             let leader = self.leader.id().cast_signed();
-            let inner = |process: &&processes::Process| process.id != leader && !processes.is_child(process.id, leader);
-            processes.of_group(leader).iter().filter(inner).for_each(|process| process.signal(Signal::TERM));
+            let inner = processes::descendants(leader).into_iter().filter(|process| process.parent != leader);
+            inner.for_each(|process| process.signal(Signal::TERM));
         }
     }
 
@@ -382,8 +385,8 @@ impl Tree {
     /// Returns whether all that is left of the group waits for a parent that is slow to reap it.
     fn others_are_zombies(&self) -> bool {
         let own = std::process::id().cast_signed();
-        Processes::read().is_ok_and(|processes| {
-            let left = processes.of_group(self.group.as_raw_nonzero().get());
+        self.shared.recent().is_ok_and(|(all, _)| {
+            let left = all.of_group(self.group.as_raw_nonzero().get());
             left.iter().all(|process| process.is_zombie && process.parent != own)
         })
     }
@@ -391,10 +394,14 @@ impl Tree {
     /// Kills processes outside of the group that have its marker, until there are none.
     fn kill_escaped(&self) {
         let Some(marker) = &self.marker else { return };
+        let leader = Process::read(self.group.as_raw_nonzero().get());
         let until = Instant::now() + MAX_DYING;
         while Instant::now() < until {
-            let Ok(processes) = Processes::read() else { return };
-            let escaped: Vec<_> = processes.iter().filter(|process| process.has_in_environment(marker)).collect();
+            let Ok(all) = self.shared.since(Instant::now()) else { return };
+            let can_be =
+                |process: &&Process| !process.is_zombie && !leader.is_some_and(|leader| process.is_older_than(&leader));
+            let escaped: Vec<_> =
+                all.iter().filter(can_be).filter(|process| process.has_in_environment(marker)).collect();
             if escaped.is_empty() {
                 return;
             }

@@ -17,7 +17,7 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::tools::shell::landlock::Restriction;
+use crate::tools::shell::ruleset::Restriction;
 
 /// The size of the thread's stack.
 const STACK: usize = 256 * 1024;
