@@ -36,7 +36,7 @@ use crate::tools::shell::seccomp::{self, LocalSockets};
 use crate::tools::shell::spawner::{self, Plan, StartError, Started};
 
 /// The time that processes have between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(500);
 /// The time that output has after the shell exited: a process that it left behind may hold the streams open.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// The longest wait for killed processes. One that hangs in the kernel is not waited for any longer.
