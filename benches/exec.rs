@@ -7,7 +7,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agentouto::tools::{Sandbox, Shell};
+use agentouto::tools::Shell;
+use agentouto::tools::shell::Sandbox;
 use agentouto::{Tool as _, ToolContext};
 use serde_json::json;
 

@@ -9,10 +9,10 @@ mod approved;
 mod cached;
 mod concurrency_limit;
 #[cfg(feature = "files")]
-mod files;
+pub mod files;
 mod only_for;
 #[cfg(feature = "shell")]
-mod shell;
+pub mod shell;
 mod timeout;
 #[cfg(feature = "web")]
 pub mod web;
@@ -24,10 +24,10 @@ pub use approved::Approved;
 pub use cached::Cached;
 pub use concurrency_limit::ConcurrencyLimit;
 #[cfg(feature = "files")]
-pub use files::{FileTool, Files};
+pub use files::Files;
 pub use only_for::OnlyFor;
 #[cfg(feature = "shell")]
-pub use shell::{Exec, NoSandbox, Sandbox, Shell};
+pub use shell::Shell;
 pub use timeout::Timeout;
 #[cfg(feature = "web")]
 pub use web::Web;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use agentouto::tools::{Sandbox, Shell};
+use agentouto::tools::Shell;
+use agentouto::tools::shell::Sandbox;
 use agentouto::{Tool as _, ToolContext, ToolError};
 use serde_json::{Value, json};
 

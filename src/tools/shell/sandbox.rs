@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[cfg(not(target_os = "linux"))]
 use crate::tools::shell::Shell;
 
-/// A sandbox on Linux, see [`Shell`](Shell#the-sandbox).
+/// A sandbox on Linux, see [`Shell`](super::Shell#the-sandbox).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sandbox {
