@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use crate::child::{child, said};
 use crate::support::{
-    Folder, Tier, assert_gone_within_two_seconds, output, own_zombies, processes_with, run, unique_sleep, until,
+    Folder, SOON, Tier, assert_gone_within_two_seconds, output, own_zombies, processes_with, run, unique_sleep, until,
 };
 
 fn count(folder: &str) -> usize {
@@ -19,9 +19,10 @@ fn count(folder: &str) -> usize {
 async fn assert_nothing_is_left(tier: Tier, before: (usize, usize)) {
     let now = || (count("/proc/self/fd"), count("/proc/self/task"));
     let begun = Instant::now();
-    while now() > before || !own_zombies().is_empty() {
+    let is_more = |(files, threads)| files > before.0 || threads > before.1;
+    while is_more(now()) || !own_zombies().is_empty() {
         let state = format!("{tier:?}: {:?} instead of {before:?}, {:?}", now(), own_zombies());
-        assert!(begun.elapsed() < Duration::from_secs(10), "{state}");
+        assert!(begun.elapsed() < SOON, "{state}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -51,7 +52,9 @@ async fn runs_many() {
     let before = (count("/proc/self/fd"), count("/proc/self/task"));
     let begun = Instant::now();
     for number in 0..1000 {
-        assert_eq!(output(&shell, &format!("echo {number}; sleep 100 &")).await, format!("{number}\n"));
+        // A process that is left behind holds the output open, and costs 100 ms where it has no namespace to end with.
+        let left = if number % 20 == 0 { "sleep 100 &" } else { "" };
+        assert_eq!(output(&shell, &format!("echo {number}; {left}")).await, format!("{number}\n"));
     }
     let in_sequence = begun.elapsed();
     assert_nothing_is_left(tier, before).await;

@@ -75,23 +75,28 @@ impl Process {
 }
 
 /// All processes at one moment.
-pub(super) struct Processes(Vec<Process>);
+pub(super) struct Processes {
+    all: Vec<Process>,
+    /// The time at which the look at them began.
+    pub(super) begun: Instant,
+}
 
 impl Processes {
     pub(super) fn read() -> io::Result<Self> {
+        let begun = Instant::now();
         let ids = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        Ok(Self(ids.filter_map(Process::read).collect()))
+        Ok(Self { all: ids.filter_map(Process::read).collect(), begun })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// Returns the processes of a process group, with all their descendants.
     pub(super) fn of_group(&self, group: i32) -> Vec<Process> {
         let mut children: HashMap<i32, Vec<&Process>> = HashMap::new();
         let mut found: HashMap<i32, Process> = HashMap::new();
-        for process in &self.0 {
+        for process in &self.all {
             children.entry(process.parent).or_default().push(process);
             if process.group == group {
                 found.insert(process.id, *process);
@@ -153,7 +158,6 @@ pub(super) struct SharedProcesses(Mutex<Option<Look>>);
 
 struct Look {
     processes: Arc<Processes>,
-    begun: Instant,
     valid_until: Instant,
 }
 
@@ -167,7 +171,7 @@ impl SharedProcesses {
 
     /// Returns all processes, as they were at this time or later.
     pub(super) fn since(&self, time: Instant) -> io::Result<Arc<Processes>> {
-        self.look_if(|last| last.begun < time).map(|look| look.0)
+        self.look_if(|last| last.processes.begun < time).map(|look| look.0)
     }
 
     fn look_if(&self, is_old: impl FnOnce(&Look) -> bool) -> io::Result<(Arc<Processes>, Instant)> {
@@ -177,10 +181,9 @@ impl SharedProcesses {
         {
             return Ok((Arc::clone(&look.processes), look.valid_until));
         }
-        let begun = Instant::now();
         let processes = Arc::new(Processes::read()?);
-        let valid_until = Instant::now() + INTERVAL.max(begun.elapsed() * SHARE);
-        *last = Some(Look { processes: Arc::clone(&processes), begun, valid_until });
+        let valid_until = Instant::now() + INTERVAL.max(processes.begun.elapsed() * SHARE);
+        *last = Some(Look { processes: Arc::clone(&processes), valid_until });
         Ok((processes, valid_until))
     }
 }

@@ -41,6 +41,8 @@ const GRACE: Duration = Duration::from_millis(500);
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// The longest wait for killed processes. One that hangs in the kernel is not waited for any longer.
 const MAX_DYING: Duration = Duration::from_millis(500);
+/// The longest wait for killed processes after the call is over.
+const MAX_BURIAL: Duration = Duration::from_secs(10);
 /// The pauses between looks at killed processes.
 const MIN_PAUSE: Duration = Duration::from_micros(50);
 const MAX_PAUSE: Duration = Duration::from_millis(5);
@@ -85,9 +87,10 @@ pub(super) async fn run(run: CommandRun, report: impl Fn(Progress)) -> Result<Fi
 struct Running<'r> {
     run: &'r CommandRun,
     tree: Tree,
-    /// Becomes readable when the shell exits.
-    exit: OwnedFd,
-    cancelled: OwnedFd,
+    /// Becomes readable when the shell exits. `None` after that.
+    exit: Option<OwnedFd>,
+    /// Becomes readable when the call is cancelled. `None` after that.
+    cancelled: Option<OwnedFd>,
     streams: [(Stream, Option<OwnedFd>); 2],
     output: Output,
     buffer: Vec<u8>,
@@ -111,7 +114,7 @@ impl<'r> Running<'r> {
         self.end(end);
         self.tree.kill();
         if end != End::Exited {
-            self.tree.bury();
+            self.tree.bury(MAX_DYING);
         }
         self.drain();
         self.output.finish();
@@ -150,8 +153,8 @@ impl<'r> Running<'r> {
         Ok(Self {
             run,
             tree,
-            exit,
-            cancelled,
+            exit: Some(exit),
+            cancelled: Some(cancelled),
             streams: [(Stream::Output, Some(output)), (Stream::Errors, Some(errors))],
             output: run.output(reports),
             buffer: vec![0; 64 * 1024],
@@ -166,7 +169,7 @@ impl<'r> Running<'r> {
         let (mut next_look, mut next_check) = (begun + LOOK, begun + FIRST_CHECK);
         let mut usual = processes::total();
         loop {
-            match self.wait(deadline.min(next_look), true) {
+            match self.wait(deadline.min(next_look)) {
                 Woken::Exited => return End::Exited,
                 Woken::Cancelled => return End::Cancelled,
                 Woken::Other => {}
@@ -233,11 +236,12 @@ impl<'r> Running<'r> {
             }
             End::TooManyProcesses | End::TooMuchMemory => return,
         };
-        let is_open = |running: &Self| running.streams.iter().any(|(_, stream)| stream.is_some());
-        while Instant::now() < until && (end != End::Exited || is_open(self)) {
-            if self.wait(until, end != End::Exited) == Woken::Exited {
-                return;
-            }
+        let may_go_on = |running: &Self| match end {
+            End::Exited => running.streams.iter().any(|(_, stream)| stream.is_some()),
+            _ => running.exit.is_some(),
+        };
+        while Instant::now() < until && may_go_on(self) {
+            self.wait(until);
         }
     }
 
@@ -250,24 +254,26 @@ impl<'r> Running<'r> {
     }
 
     /// Waits until this time for output, for a cancellation and for the exit of the shell. Reads the output.
-    fn wait(&mut self, until: Instant, for_exit: bool) -> Woken {
-        let open = self.streams.iter().filter_map(|(_, stream)| stream.as_ref());
-        let mut waited: Vec<PollFd<'_>> = open.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
-        let readers = waited.len();
-        if for_exit {
-            waited.push(PollFd::new(&self.exit, PollFlags::IN));
-            waited.push(PollFd::new(&self.cancelled, PollFlags::IN));
-        }
+    fn wait(&mut self, until: Instant) -> Woken {
+        let streams = self.streams.iter().filter_map(|(_, stream)| stream.as_ref());
+        let mut waited: Vec<PollFd<'_>> =
+            streams.chain(&self.exit).chain(&self.cancelled).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
         let _ = poll(&mut waited, timeout.as_ref());
-        let is_ready = |place: usize| waited.get(readers + place).is_some_and(|fd| !fd.revents().is_empty());
-        let woken = match (is_ready(0), is_ready(1)) {
-            (true, _) => Woken::Exited,
-            (_, true) => Woken::Cancelled,
-            _ => Woken::Other,
-        };
+        let mut ready = waited.iter().rev().map(|fd| !fd.revents().is_empty());
+        let is_cancelled = self.cancelled.is_some() && ready.next() == Some(true);
+        let has_exited = self.exit.is_some() && ready.next() == Some(true);
+        drop(waited);
         self.read();
-        woken
+        if has_exited {
+            self.exit = None;
+            Woken::Exited
+        } else if is_cancelled {
+            self.cancelled = None;
+            Woken::Cancelled
+        } else {
+            Woken::Other
+        }
     }
 
     /// Reads from each stream once, without waiting.
@@ -366,15 +372,16 @@ impl Tree {
         }
     }
 
-    /// Waits until all killed processes are gone, but no longer than [`MAX_DYING`], and reaps those that are children of
-    /// this process: orphans too, if it is the one that inherits them, as the first process of a container.
-    fn bury(&mut self) {
-        let until = Instant::now() + MAX_DYING;
+    /// Waits until all killed processes are gone, but no longer than this, and reaps those that are children of this
+    /// process: orphans too, if it is the one that inherits them, as the first process of a container.
+    fn bury(&mut self, patience: Duration) {
+        let killed = Instant::now();
         let mut pause = MIN_PAUSE;
-        while !self.is_buried && Instant::now() < until {
-            while self.has_exited() && matches!(waitpgid(self.group, WaitOptions::NOHANG), Ok(Some(_))) {}
-            let is_gone = test_kill_process_group(self.group) == Err(Errno::SRCH);
-            self.is_buried = is_gone || pause == MAX_PAUSE && self.others_are_zombies();
+        while !self.is_buried && killed.elapsed() < patience {
+            let have_exited = self.has_exited() && self.has_holder_exited();
+            while have_exited && matches!(waitpgid(self.group, WaitOptions::NOHANG), Ok(Some(_))) {}
+            let is_gone = || test_kill_process_group(self.group) == Err(Errno::SRCH);
+            self.is_buried = have_exited && (is_gone() || pause == MAX_PAUSE && self.others_are_zombies(killed));
             if !self.is_buried {
                 thread::sleep(pause);
                 pause = (pause * 2).min(MAX_PAUSE);
@@ -383,12 +390,17 @@ impl Tree {
     }
 
     /// Returns whether all that is left of the group waits for a parent that is slow to reap it.
-    fn others_are_zombies(&self) -> bool {
+    fn others_are_zombies(&self, killed: Instant) -> bool {
         let own = std::process::id().cast_signed();
         self.shared.recent().is_ok_and(|(all, _)| {
             let left = all.of_group(self.group.as_raw_nonzero().get());
-            left.iter().all(|process| process.is_zombie && process.parent != own)
+            all.begun >= killed && left.iter().all(|process| process.is_zombie && process.parent != own)
         })
+    }
+
+    /// Returns whether the leader of the group has exited, and reaps it.
+    fn has_holder_exited(&mut self) -> bool {
+        self.holder.as_mut().is_none_or(|holder| !matches!(holder.try_wait(), Ok(None)))
     }
 
     /// Kills processes outside of the group that have its marker, until there are none.
@@ -423,7 +435,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.kill();
-        self.bury();
+        self.bury(MAX_BURIAL);
     }
 }
 
