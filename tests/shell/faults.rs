@@ -145,6 +145,25 @@ async fn fault_80_a_service_that_is_killed_takes_its_commands_with_it() {
 }
 
 #[tokio::test]
+async fn fault_80_a_service_that_is_killed_at_any_moment_takes_its_commands_with_it() {
+    for (tier, folder, _shell) in shells("80", &Tier::ALL).await {
+        let sleep = unique_sleep();
+        for step in 0..40 {
+            let mut service = child("child::runs_a_command");
+            let command = format!("trap '' TERM HUP; ({sleep} & ); {sleep}");
+            service.env("ROOT", folder.root()).env("TIER", format!("{tier:?}")).env("COMMAND", command);
+            let mut service = service.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(step * 2));
+            service.kill().unwrap();
+            service.wait().unwrap();
+        }
+        assert_gone_within_two_seconds(&sleep, &format!("{tier:?}"));
+        // Also the one that tries the sandbox.
+        assert_gone_within_two_seconds(&format!("{}", folder.root().display()), &format!("{tier:?}"));
+    }
+}
+
+#[tokio::test]
 async fn fault_83_no_way_to_write_a_command_leads_out_of_the_sandbox() {
     for (tier, folder, shell) in shells("83", &Tier::SANDBOXES).await {
         let outside = folder.outside("outside");

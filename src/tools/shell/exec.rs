@@ -16,8 +16,8 @@ use crate::tools::shell::root::WorkingDir;
 use crate::tools::shell::sandbox::{Choice, Sandbox};
 use crate::tools::shell::{Shell, engine};
 
-/// The most bytes of a command. Linux takes no longer argument.
-const MAX_COMMAND: usize = 128 * 1024 - 1;
+/// The most bytes of a command. Linux takes no argument of 128 KiB, and the line before the command needs some.
+const MAX_COMMAND: usize = 127 * 1024;
 
 /// The tool `exec(command, working_dir?)`, see [`Shell`].
 #[derive(Clone, Debug)]

@@ -35,8 +35,9 @@ use crate::tools::shell::sandbox::Sandbox;
 use crate::tools::shell::seccomp::{self, LocalSockets};
 use crate::tools::shell::spawner::{self, Plan, StartError, Started};
 
-/// The time that processes have between SIGTERM and SIGKILL.
+/// The time that processes have between SIGTERM and SIGKILL, after a timeout and after a cancellation.
 const GRACE: Duration = Duration::from_millis(500);
+const GRACE_WHEN_CANCELLED: Duration = Duration::from_millis(250);
 /// The time that output has after the shell exited: a process that it left behind may hold the streams open.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// The longest wait for killed processes. One that hangs in the kernel is not waited for any longer.
@@ -45,7 +46,7 @@ const MAX_DYING: Duration = Duration::from_millis(500);
 const MAX_BURIAL: Duration = Duration::from_secs(10);
 /// The pauses between looks at killed processes.
 const MIN_PAUSE: Duration = Duration::from_micros(50);
-const MAX_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 /// The interval of looks at the number of all processes of the machine.
 const LOOK: Duration = Duration::from_millis(50);
 /// The time until the first check of the limits.
@@ -132,16 +133,13 @@ impl<'r> Running<'r> {
             Some(Sandbox::Landlock) => Some(run.shell.root.private_folder().map_err(failed)?),
             Some(Sandbox::Bubblewrap) | None => None,
         };
-        let (holder_input, holder) = match run.sandbox {
-            Some(Sandbox::Bubblewrap) => (None, None),
-            Some(Sandbox::Landlock) | None => pipe().map(|(input, held)| (Some(input), Some(held)))?,
-        };
+        let (holder_input, held) = pipe()?;
         let marker = run.sandbox.is_none().then(|| format!("AGENTOUTO_EXEC={}", uuid::Uuid::new_v4()));
         let plan = plan(run, (to_output, to_errors), holder_input, private.as_ref(), marker.as_deref())?;
         let program = plan.program.clone();
         let started = spawner::start(plan).map_err(failed)?;
         let shared = Arc::clone(&run.shell.root.processes);
-        let tree = Tree::new(started, holder, marker, shared).map_err(|error| match error {
+        let tree = Tree::new(started, run.sandbox, held, marker, shared).map_err(|error| match error {
             StartError::Restriction(reason) => RunError::Unavailable(reason),
             StartError::Spawn(error) if error.kind() == io::ErrorKind::NotFound => {
                 RunError::Unavailable(format!("there is no program `{}`", program.display()))
@@ -230,9 +228,14 @@ impl<'r> Running<'r> {
     fn end(&mut self, end: End) {
         let until = match end {
             End::Exited => Instant::now() + LAST_OUTPUT,
-            End::Cancelled | End::TimedOut => {
+            End::TimedOut => {
                 self.tree.terminate();
                 Instant::now() + GRACE
+            }
+            End::Cancelled => {
+                let until = Instant::now() + GRACE_WHEN_CANCELLED;
+                self.tree.terminate();
+                until
             }
             End::TooManyProcesses | End::TooMuchMemory => return,
         };
@@ -293,9 +296,10 @@ impl<'r> Running<'r> {
 struct Tree {
     /// The process group that all belong to, except those in a process namespace of their own, which end with it.
     group: Pid,
+    sandbox: Option<Sandbox>,
     leader: Child,
-    /// Leads the group, unless the leader does.
-    holder: Option<Child>,
+    /// Leads the group.
+    holder: Child,
     /// The exit code of the leader.
     exit_code: Option<i32>,
     /// A variable in the environment of processes that may have left the group.
@@ -305,30 +309,30 @@ struct Tree {
     is_killed: bool,
     is_buried: bool,
     /// The holder ends the group when this is closed.
-    _held: Option<OwnedFd>,
+    _held: OwnedFd,
     /// The thread that started all, which must live as long as they do.
     _thread: Sender<()>,
 }
 
 impl Tree {
     fn new(
-        Started { holder, leader, thread }: Started,
-        held: Option<OwnedFd>,
+        Started { mut holder, leader, thread }: Started,
+        sandbox: Option<Sandbox>,
+        held: OwnedFd,
         marker: Option<String>,
         shared: Arc<SharedProcesses>,
     ) -> Result<Self, StartError> {
         let leader = match leader {
             Ok(leader) => leader,
             Err(error) => {
-                if let Some(mut holder) = holder {
-                    let _ = holder.kill().and_then(|()| holder.wait());
-                }
+                let _ = holder.kill().and_then(|()| holder.wait());
                 return Err(error);
             }
         };
-        let group = Pid::from_child(holder.as_ref().unwrap_or(&leader));
+        let group = Pid::from_child(&holder);
         Ok(Self {
             group,
+            sandbox,
             leader,
             holder,
             exit_code: None,
@@ -343,7 +347,7 @@ impl Tree {
 
     /// Sends SIGTERM to the command.
     fn terminate(&self) {
-        if self.holder.is_some() {
+        if self.sandbox != Some(Sandbox::Bubblewrap) {
             // The holder ignores it.
             let _ = kill_process_group(self.group, Signal::TERM);
         } else {
@@ -400,7 +404,7 @@ impl Tree {
 
     /// Returns whether the leader of the group has exited, and reaps it.
     fn has_holder_exited(&mut self) -> bool {
-        self.holder.as_mut().is_none_or(|holder| !matches!(holder.try_wait(), Ok(None)))
+        !matches!(self.holder.try_wait(), Ok(None))
     }
 
     /// Kills processes outside of the group that have its marker, until there are none.
@@ -443,7 +447,7 @@ impl Drop for Tree {
 fn plan(
     run: &CommandRun,
     (output, errors): (OwnedFd, OwnedFd),
-    holder_input: Option<OwnedFd>,
+    holder_input: OwnedFd,
     private: Option<&PrivateFolder>,
     marker: Option<&str>,
 ) -> Result<Plan, RunError> {
@@ -478,7 +482,7 @@ fn plan(
         }
         None => {}
     }
-    plan.arguments.extend(["-c".into(), script(run).into(), "sh".into(), run.command.clone().into()]);
+    plan.arguments.extend(["-c".into(), script(run).into()]);
     Ok(plan)
 }
 
@@ -494,17 +498,22 @@ fn filter(allows_network: bool) -> Result<OwnedFd, RunError> {
     Ok(input)
 }
 
-/// Returns the script that sets the limits and becomes the shell of the command, its first argument.
+/// Returns the command, after a line that sets the limits.
 fn script(run: &CommandRun) -> String {
     let settings = &run.shell.settings;
     let mut script = "exec </dev/null; ulimit -c 0; ".to_owned();
+    if run.sandbox != Some(Sandbox::Bubblewrap) {
+        // Where the service was killed before this process was in its group.
+        script.push_str(&format!("[ \"$PPID\" = {} ] || exit 1; ", std::process::id()));
+    }
     script.push_str(&format!("ulimit -d {} 2>/dev/null; ", settings.max_memory_bytes / 1024));
     // The kernel counts the processes of a user in a user namespace, and exempts root. One name is bash's, one dash's.
     if run.sandbox == Some(Sandbox::Bubblewrap) && !getuid().is_root() {
         let limit = settings.max_processes;
         script.push_str(&format!("ulimit -u {limit} 2>/dev/null || ulimit -p {limit} 2>/dev/null; "));
     }
-    script.push_str("exec /bin/sh -c -- \"$1\"");
+    script.push('\n');
+    script.push_str(&run.command);
     script
 }
 

@@ -21,8 +21,8 @@ use crate::tools::shell::ruleset::Restriction;
 
 /// The size of the thread's stack.
 const STACK: usize = 256 * 1024;
-/// Leads the process group of a command that has no process namespace, so that the group exists until it is reaped.
-/// When its input ends, because the service was killed, it ends the group.
+/// Leads the process group of a command, so that the group exists until it is reaped. When its input ends, because the
+/// service was killed, it ends the group. (`bwrap --die-with-parent` does so only once it has set up its namespaces.)
 const HOLDER: &str = "trap '' HUP INT TERM; read -r line; kill -KILL 0";
 
 /// What to start, and how.
@@ -34,14 +34,14 @@ pub(super) struct Plan {
     pub(super) input: OwnedFd,
     pub(super) output: OwnedFd,
     pub(super) errors: OwnedFd,
-    /// The input of the process that leads the group. Without it the command leads its own group.
-    pub(super) holder_input: Option<OwnedFd>,
+    /// The input of the process that leads the group.
+    pub(super) holder_input: OwnedFd,
     pub(super) restriction: Option<Restriction>,
 }
 
 /// A command that was started.
 pub(super) struct Started {
-    pub(super) holder: Option<Child>,
+    pub(super) holder: Child,
     pub(super) leader: Result<Child, StartError>,
     /// Ends the thread when it is dropped.
     pub(super) thread: mpsc::Sender<()>,
@@ -73,16 +73,15 @@ pub(super) fn start(plan: Plan) -> io::Result<Started> {
     Ok(Started { holder, leader, thread })
 }
 
-fn start_here(plan: &Plan) -> io::Result<(Option<Child>, Result<Child, StartError>)> {
+fn start_here(plan: &Plan) -> io::Result<(Child, Result<Child, StartError>)> {
     unshare(CloneFlags::CLONE_FILES)?;
     let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 3);
     let (input, output, errors) = (copy(&plan.input)?, copy(&plan.output)?, copy(&plan.errors)?);
     let working_dir = copy(&plan.working_dir)?;
-    let holder_input = plan.holder_input.as_ref().map(copy).transpose()?;
-    let kept = [Some(&input), Some(&output), Some(&errors), Some(&working_dir), holder_input.as_ref()];
-    close_all_but(&kept.into_iter().flatten().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())?;
-    let holder = holder_input.map(start_holder).transpose()?;
-    let group = holder.as_ref().map_or(0, |holder| holder.id().cast_signed());
+    let holder_input = copy(&plan.holder_input)?;
+    close_all_but(&[&input, &output, &errors, &working_dir, &holder_input].map(AsRawFd::as_raw_fd))?;
+    let holder = start_holder(holder_input)?;
+    let group = holder.id().cast_signed();
     if let Some(restriction) = &plan.restriction
         && let Err(error) = restriction.apply(group)
     {
