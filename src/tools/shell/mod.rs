@@ -70,8 +70,8 @@ use sandbox::Choice;
 /// invalid UTF-8 is written as `\xNN`.
 ///
 /// When the shell exits, processes that it left behind are ended after 100 ms at the latest. When the call is cancelled
-/// (dropped), or takes longer than its [`timeout`](Self::timeout), all processes get SIGTERM, and SIGKILL after 0.5 s (cancelled: 0.25 s).
-/// Nothing waits for that after a cancellation. A process that hangs in the kernel (state `D`) ends when the kernel lets
+/// (dropped), or takes longer than its [`timeout`](Self::timeout), all processes get SIGTERM, and SIGKILL 0.25 s later
+/// (after a timeout: 0.5 s). Nothing waits for that after a cancellation. A process that hangs in the kernel (state `D`) ends when the kernel lets
 /// it go. A timeout is a [`ToolError`](crate::ToolError) with the output until then.
 ///
 /// While a command runs, its output is reported as [`Progress`](crate::Progress): the latest 2 KiB, five times a second
