@@ -86,8 +86,8 @@ pub(crate) async fn join_in_order(mut actions: Vec<ActionFuture>) -> Vec<ToolOut
     outputs
 }
 
-/// Uses up the cooperative budget of this task, which waits for one call and nothing else. The callee then waits for its
-/// turn in the queue of this tokio worker.
+/// Uses up the cooperative budget of this task, which waits for one call and nothing else. The callee then waits for
+/// its turn in the queue of this tokio worker.
 ///
 /// Otherwise tokio runs it next, and at every fourth link of a chain of calls wakes an idle worker, which finds nothing
 /// to do: a quarter of the time of a deep chain.

@@ -11,8 +11,8 @@
 //! recorded then, whether or not the caller polls. A part that blocks its thread cannot end; after a cancellation the
 //! Return waits for it one to two seconds and no longer.
 //!
-//! A panic in a tool is an error that the model reads. A panic in a drop during a cancellation is logged. Every other panic
-//! becomes the [`CallError`] of the call in which it happened.
+//! A panic in a tool is an error that the model reads. A panic in a drop during a cancellation is logged. Every other
+//! panic becomes the [`CallError`] of the call in which it happened.
 //!
 //! # Features
 //!

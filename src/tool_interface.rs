@@ -14,8 +14,8 @@ use crate::tool_call::{Arguments, Progress, ToolCallId, ToolError, ToolSpec};
 
 /// A tool that every agent's model can call.
 ///
-/// Most tools are made by [`tool::function`](crate::tool::function) or [`tool::blocking`](crate::tool::blocking). Implement the trait for a tool that needs its [`ToolContext`],
-/// attachments, or its own schema.
+/// Most tools are made by [`tool::function`](crate::tool::function) or [`tool::blocking`](crate::tool::blocking).
+/// Implement the trait for a tool that needs its [`ToolContext`], attachments, or its own schema.
 ///
 /// Each tool call is a tokio task of its own, unless the tool may [block](Blocking::Always). When the agent's call is
 /// cancelled, the tool's future is dropped at the await where it waits, or else at its next await that has to wait or

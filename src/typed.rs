@@ -53,8 +53,8 @@ impl<T> Call<T> {
     }
 
     /// Checks an answer that is a `T`. The model reads the error as it reads that of an answer of another type. A panic
-    /// in `check`, or in the `Deserialize` of the type, is such an error too. Call it after [`Call::typed`], if at all; it may
-    /// be called several times. Without `typed` the call expects text, also from an [agent that answers with a
+    /// in `check`, or in the `Deserialize` of the type, is such an error too. Call it after [`Call::typed`], if at all;
+    /// it may be called several times. Without `typed` the call expects text, also from an [agent that answers with a
     /// type](Agent::answers).
     pub fn validated<E: Display>(mut self, check: impl Fn(&T) -> Result<(), E> + Send + Sync + 'static) -> Self
     where

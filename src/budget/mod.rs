@@ -95,9 +95,9 @@ impl Budget {
     /// The maximum time from the moment in which the call is sent, on tokio's clock. After it, the call and everything
     /// below it are cancelled, and fail with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded).
     ///
-    /// Unlike `tokio::time::timeout` around a call, it keeps the log, and it ends a call that is not awaited. The call of
-    /// a user is over as [`Call`] describes; one that a [`Caller`](crate::Caller) makes waits one second for what blocks
-    /// an async thread.
+    /// Unlike `tokio::time::timeout` around a call, it keeps the log, and it ends a call that is not awaited. The call
+    /// of a user is over as [`Call`] describes; one that a [`Caller`](crate::Caller) makes waits one second for what
+    /// blocks an async thread.
     #[must_use]
     pub fn time(self, time: Duration) -> Self {
         self.limit(Resource::Time, u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
@@ -127,10 +127,11 @@ impl<T> Call<T> {
     /// Limits the call and everything below it. A call below may have a budget of its own, which is a part of this one.
     ///
     /// A call that would exceed the budget is not sent, and a request to a model that would exceed it is not made: the
-    /// call fails with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded), which the calling model reads as
-    /// the output of its tool. The whole run ends with that error when its own agent can make no request any more; [`RunError::log`] has what was
-    /// found until then. Observers see [`EventKind::Budget`](crate::EventKind::Budget) at four fifths and at the end
-    /// of each limit. It has no effect once the call is sent; a second budget replaces the first.
+    /// call fails with [`CallError::BudgetExceeded`](crate::CallError::BudgetExceeded), which the calling model reads
+    /// as the output of its tool. The whole run ends with that error when its own agent can make no request any more;
+    /// [`RunError::log`] has what was found until then. Observers see [`EventKind::Budget`](crate::EventKind::Budget)
+    /// at four fifths and at the end of each limit. It has no effect once the call is sent; a second budget replaces
+    /// the first.
     pub fn budget(mut self, budget: Budget) -> Self {
         if let Some(forward) = self.forward_mut() {
             limit(forward, budget);

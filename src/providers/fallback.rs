@@ -40,7 +40,8 @@ use crate::reply::Reply;
 /// vendor understand each other's; if the server refuses it, as another organization or model does, the request is sent
 /// once more without it. That is one more request in each turn until the end of the call. Claude with a
 /// [budget](https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks) for its
-/// thoughts, which is only sent to models before Claude 4.7, may refuse to go on with tool calls that another model made.
+/// thoughts, which is only sent to models before Claude 4.7, may refuse to go on with tool calls that another model
+/// made.
 ///
 /// [`info`](Provider::info) has what both have in common, so that no span names a server that was not asked.
 ///

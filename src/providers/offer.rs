@@ -36,9 +36,9 @@ pub(crate) fn name(own: &str) -> Cow<'_, str> {
 
 const MAX_NAME: usize = 64;
 
-/// The id of a tool call as it is sent: its own if the vendor accepts that, or else a replacement, which is the same for
-/// the call and its result. The ids of another vendor may have other characters, such as `functions.search:0`, or be
-/// longer.
+/// The id of a tool call as it is sent: its own if the vendor accepts that, or else a replacement, which is the same
+/// for the call and its result. The ids of another vendor may have other characters, such as `functions.search:0`, or
+/// be longer.
 pub(crate) fn call_id(own: &str, is_accepted: bool) -> Cow<'_, str> {
     if is_accepted {
         return Cow::Borrowed(own);

@@ -14,7 +14,8 @@ use super::pattern;
 const MAX_DEPTH: usize = 4;
 /// The maximum further depth.
 const MAX_LEAN_DEPTH: usize = 32;
-/// The maximum number of steps for one example. The copy of a value of a schema is a step, and so is each piece of a text.
+/// The maximum number of steps for one example. The copy of a value of a schema is a step, and so is each piece of a
+/// text.
 const MAX_STEPS: usize = 300_000;
 /// The maximum depth of a schema; serde_json reads none that is deeper.
 const MAX_SCHEMA_DEPTH: usize = 128;
@@ -305,8 +306,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns whether a value fits a schema, as far as its keywords are known here. Patterns, formats and references to
-    /// elsewhere are not.
+    /// Returns whether a value fits a schema, as far as its keywords are known here. Patterns, formats and references
+    /// to elsewhere are not.
     fn fits(&self, value: &Value, schema: &Value, depth: usize) -> bool {
         let schema = match schema {
             Value::Bool(any) => return *any,

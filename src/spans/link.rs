@@ -48,8 +48,8 @@ pub(super) fn ids(span: &Span) -> Option<SpanIds> {
     of(span.context().span().span_context())
 }
 
-/// The ids of the span in which this thread is: the innermost one, whichever way it was made. A layer that does not make
-/// its spans the current ones of OpenTelemetry is asked itself.
+/// The ids of the span in which this thread is: the innermost one, whichever way it was made. A layer that does not
+/// make its spans the current ones of OpenTelemetry is asked itself.
 fn current() -> Option<SpanIds> {
     let traced = || (LevelFilter::current() != LevelFilter::OFF).then(|| ids(&Span::current())).flatten();
     Context::map_current(|context| of(context.span().span_context())).or_else(traced)

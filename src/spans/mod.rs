@@ -12,9 +12,9 @@
 //! spans that are alive. With the feature `otel` it has a parent in OpenTelemetry all the same: see `link`. The ids of
 //! the run and of the call are fields of every span.
 //!
-//! A span that is dropped before its end was cancelled, or its code panicked. A panic of a subscriber is caught there, and
-//! where a span is closed: a drop may be part of another panic. Content is recorded only on request, keys never. The name
-//! of an agent that a model made up is content.
+//! A span that is dropped before its end was cancelled, or its code panicked. A panic of a subscriber is caught there,
+//! and where a span is closed: a drop may be part of another panic. Content is recorded only on request, keys never.
+//! The name of an agent that a model made up is content.
 
 mod chat;
 mod error_type;

@@ -20,11 +20,12 @@ impl Log {
     /// | `& researcher > writer` | A line of a group: neighbouring lines that begin with `&` may come in any order. |
     ///
     /// A call is followed by what is below it, and then by the next call of its caller, as in [`Log::tree`]. So calls
-    /// that a model makes at once always have the order in which the model named them. Tools that run at once, and calls
-    /// that tools make, begin in any order; they need a group. White space around a line is ignored.
+    /// that a model makes at once always have the order in which the model named them. Tools that run at once, and
+    /// calls that tools make, begin in any order; they need a group. White space around a line is ignored.
     ///
     /// Tools and undelivered calls are compared if the log keeps them, see
-    /// [`Call::log_details`](crate::Call::log_details); otherwise only calls are. To get the lines of a run, print [`Log::call_lines`].
+    /// [`Call::log_details`](crate::Call::log_details); otherwise only calls are. To get the lines of a run, print
+    /// [`Log::call_lines`].
     ///
     /// ```
     /// # use agentouto::{Agent, Reply, Runtime, providers::scripted::Scripted, tool::{self, NoArguments}};

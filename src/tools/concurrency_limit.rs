@@ -46,8 +46,8 @@ impl ToolWrapper for ConcurrencyLimit {
     }
 }
 
-/// The caller of a tool that has a place. Work that blocks keeps the place until it has ended, at any depth of wrappers:
-/// a wrapper inside may have dropped its future before.
+/// The caller of a tool that has a place. Work that blocks keeps the place until it has ended, at any depth of
+/// wrappers: a wrapper inside may have dropped its future before.
 struct PlacedCaller {
     caller: Caller,
     place: Weak<OwnedSemaphorePermit>,

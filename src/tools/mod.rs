@@ -71,8 +71,8 @@ pub trait ToolExt: Tool + Sized {
     /// order in which they came. 0 counts as 1. A call that is cancelled gives its place back.
     ///
     /// A function that [blocks](crate::tool::blocking) keeps its place until it has ended, even if its call was
-    /// cancelled before, or a time limit inside has ended it. A call that waits keeps no thread. A tool that calls agents which call the same tool may wait
-    /// for itself.
+    /// cancelled before, or a time limit inside has ended it. A call that waits keeps no thread. A tool that calls
+    /// agents which call the same tool may wait for itself.
     fn at_most(self, calls: usize) -> ConcurrencyLimit {
         ConcurrencyLimit::new(self, calls)
     }

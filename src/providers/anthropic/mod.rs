@@ -41,13 +41,14 @@ use crate::providers::http::wire_format::{CacheMark, Vendor, WireFormat};
 /// **Prompt caching** is on for Anthropic's own server, and off for others, because some refuse the mark; see
 /// [`prompt_caching`](Anthropic::prompt_caching). Then [`cache_control`] marks the last tool, which all agents of a
 /// runtime share, the system prompt, and the end of the conversation in this request and the one before: four marks,
-/// which is as many as the API takes. So each turn reads from the cache what the turn before has written. What is shorter
-/// than the model's minimum (512 to 4,096 tokens) is not cached and costs no more. Writing costs 1.25 times as much as
-/// other input, reading a tenth; [`Usage`](crate::Usage) counts both. What was not read for five minutes is forgotten.
+/// which is as many as the API takes. So each turn reads from the cache what the turn before has written. What is
+/// shorter than the model's minimum (512 to 4,096 tokens) is not cached and costs no more. Writing costs 1.25 times as
+/// much as other input, reading a tenth; [`Usage`](crate::Usage) counts both. What was not read for five minutes is
+/// forgotten.
 ///
 /// An agent whose [`extra`](crate::Agent::extra) has a `cache_control` anywhere gets no other marks: an hour instead of
-/// five minutes is `extra("cache_control", json!({"type": "ephemeral", "ttl": "1h"}))`, where the server places the mark,
-/// and `extra("cache_control", Value::Null)` switches caching off for one agent.
+/// five minutes is `extra("cache_control", json!({"type": "ephemeral", "ttl": "1h"}))`, where the server places the
+/// mark, and `extra("cache_control", Value::Null)` switches caching off for one agent.
 ///
 /// [`cache_control`]: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 ///

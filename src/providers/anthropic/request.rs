@@ -63,7 +63,8 @@ pub(super) fn fields(
     fields.set("stream", (expect == ResponseMode::EventStream).then_some(true))
 }
 
-/// Returns whether this request gets marks. If the agent sets marks of its own, there are no others: the API takes four.
+/// Returns whether this request gets marks. If the agent sets marks of its own, there are no others: the API takes
+/// four.
 pub(super) fn caching(request: &Request, profile: PromptCaching) -> PromptCaching {
     fn has_mark(value: &Value) -> bool {
         match value {
@@ -85,8 +86,8 @@ pub(super) fn cache_mark(context: &Context, caching: PromptCaching) -> Option<Ca
     (is_of_user && caching == PromptCaching::On).then_some(mark)
 }
 
-/// Writes the messages after the first `encoded`. The results of one turn are one message. With caching, each content is
-/// a list of blocks, of which the last one may be marked.
+/// Writes the messages after the first `encoded`. The results of one turn are one message. With caching, each content
+/// is a list of blocks, of which the last one may be marked.
 pub(super) fn messages(
     context: &Context,
     encoded: usize,

@@ -1,4 +1,5 @@
-//! One attempt to get a reply over HTTP, or two where data of another server is refused. All vendors use [`Endpoint::ask`], with and without streaming.
+//! One attempt to get a reply over HTTP, or two where data of another server is refused. All vendors use
+//! [`Endpoint::ask`], with and without streaming.
 
 use std::collections::HashSet;
 use std::marker::PhantomData;

@@ -11,7 +11,8 @@ use crate::tool_call::{ToolCall, ToolSpec};
 /// ```
 /// use agentouto::providers::prompt_tools::{Dialect, Template};
 ///
-/// let template = Template::new("Tools:\n{tool_descriptions}\nCall one like this:\n{call_format}").dialect(Dialect::Hermes);
+/// let template = Template::new("Tools:\n{tool_descriptions}\nCall one like
+/// this:\n{call_format}").dialect(Dialect::Hermes);
 /// assert!(template.render(&[]).contains(r#"{"name":"tool_name","arguments":{"param":"value"}}"#));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

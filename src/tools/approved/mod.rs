@@ -65,9 +65,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// around this tool. When the call of the tool is cancelled, so is the question.
 ///
 /// **One run.** A tool that failed with a [failure of the network](ToolErrorKind::Network) is not run again by itself:
-/// the model reads the failure, and its next call is another question. If the tool is removed or replaced while the peer
-/// thinks, the tool that was asked about runs, and no other. A tool of an MCP server does not run if its definition has
-/// changed meanwhile.
+/// the model reads the failure, and its next call is another question. If the tool is removed or replaced while the
+/// peer thinks, the tool that was asked about runs, and no other. A tool of an MCP server does not run if its
+/// definition has changed meanwhile.
 ///
 /// **The log** has each decision, see [`Log::approvals`](crate::Log::approvals); observers see
 /// [`EventKind::ToolApproval`].

@@ -44,9 +44,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// # let _: &dyn agentouto::Tool = &weather;
 /// ```
 ///
-/// **Values that callers [lend](crate::Call::with)**, such as a tenant, are not seen by the tool, nor by the agents that
-/// it calls, so the result of one tenant cannot reach another. [`keyed_by`](Self::keyed_by) says how a result depends
-/// on them.
+/// **Values that callers [lend](crate::Call::with)**, such as a tenant, are not seen by the tool, nor by the agents
+/// that it calls, so the result of one tenant cannot reach another. [`keyed_by`](Self::keyed_by) says how a result
+/// depends on them.
 ///
 /// **The same call** has equal arguments as JSON. The order of keys does not matter, and neither does the notation of a
 /// number: `1`, `1.0` and `1e0` are one number. A missing key is not the same as a key that is null.

@@ -77,11 +77,11 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// this call. Other file systems that are mounted below the root are a part of it.
 ///
 /// Every file below the root can be read, so keep keys and the files in which a program stores conversations elsewhere.
-/// Only regular files are opened: no pipes, sockets and devices, and on Linux no files that the kernel makes up, such as
-/// those of `/proc`.
+/// Only regular files are opened: no pipes, sockets and devices, and on Linux no files that the kernel makes up, such
+/// as those of `/proc`.
 ///
-/// A new file or folder gets no name that Linux, macOS or Windows could not have, such as `CON`, `a:b` or `a.`. Existing
-/// files with such names can be read, written and edited, except on Windows.
+/// A new file or folder gets no name that Linux, macOS or Windows could not have, such as `CON`, `a:b` or `a.`.
+/// Existing files with such names can be read, written and edited, except on Windows.
 ///
 /// # Reading
 ///
@@ -104,8 +104,8 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// content is on the disk before it gets the name. The file's permissions stay, and its owner and group if the process
 /// may set them; access control lists and extended attributes do not. Another hard link to the old file keeps the old
 /// content. A process that is killed may leave a file `.agentouto-swap.tmp`, which the next write in the same folder
-/// removes. Where files cannot be without a name (not on Linux), it may also leave a file `.agentouto-….tmp` with a part
-/// of the new content. `list_dir` does not show such files.
+/// removes. Where files cannot be without a name (not on Linux), it may also leave a file `.agentouto-….tmp` with a
+/// part of the new content. `list_dir` does not show such files.
 ///
 /// # Files that others change
 ///
@@ -114,9 +114,9 @@ use crate::tools::wrapper::{InnerTool, ToolWrapper};
 /// replaced, and the answer says so. `edit_file` needs no such comparison: it replaces its text in the file as it is.
 /// Files are compared by their content, and those of more than 64 MiB by size and time of change.
 ///
-/// No update is lost between the calls of clones of one `Files`, in one or several runtimes, nor between several `Files`
-/// and several processes that use these tools, as long as the file system has locks of directories (`flock`: local file
-/// systems on Linux and macOS). Changes by other programs:
+/// No update is lost between the calls of clones of one `Files`, in one or several runtimes, nor between several
+/// `Files` and several processes that use these tools, as long as the file system has locks of directories (`flock`:
+/// local file systems on Linux and macOS). Changes by other programs:
 ///
 /// - On Linux and macOS the old and the new file change places in one step, and the old one is compared after it. If
 ///   it is not the expected one it is put back, so for an instant others may see the new content. A program that keeps
@@ -174,8 +174,8 @@ impl Files {
         self
     }
 
-    /// Sets the size of the text that one answer of `read_file` or `list_dir` shows, in bytes, without the line about it.
-    /// At least 256. Default: 65,536.
+    /// Sets the size of the text that one answer of `read_file` or `list_dir` shows, in bytes, without the line about
+    /// it. At least 256. Default: 65,536.
     #[must_use]
     pub fn max_output_bytes(mut self, limit: usize) -> Self {
         self.max_output_bytes = limit.max(256);

@@ -74,7 +74,8 @@ pub(super) async fn replace(
     }
 }
 
-/// Waits for the lock of a directory, which is free again when the file is dropped. `None` where there are no such locks.
+/// Waits for the lock of a directory, which is free again when the file is dropped. `None` where there are no such
+/// locks.
 async fn lock(place: &Place) -> Option<File> {
     let directory = place.dir.open(".").ok()?.into_std();
     loop {
@@ -169,7 +170,8 @@ impl<'a> Temporary<'a> {
         self.take_free_name_by_link()
     }
 
-    /// Takes the name by a hard link, which is refused if something has the name. The temporary name is removed on drop.
+    /// Takes the name by a hard link, which is refused if something has the name. The temporary name is removed on
+    /// drop.
     fn take_free_name_by_link(&self) -> Result<(), NotReplaced> {
         match self.place.dir.hard_link(&self.name, &self.place.dir, &self.place.name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(NotReplaced::Changed),

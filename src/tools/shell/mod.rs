@@ -71,8 +71,8 @@ use sandbox::Choice;
 ///
 /// When the shell exits, processes that it left behind are ended after 100 ms at the latest. When the call is cancelled
 /// (dropped), or takes longer than its [`timeout`](Self::timeout), all processes get SIGTERM, and SIGKILL 0.25 s later
-/// (after a timeout: 0.5 s). Nothing waits for that after a cancellation. A process that hangs in the kernel (state `D`) ends when the kernel lets
-/// it go. A timeout is a [`ToolError`](crate::ToolError) with the output until then.
+/// (after a timeout: 0.5 s). Nothing waits for that after a cancellation. A process that hangs in the kernel (state
+/// `D`) ends when the kernel lets it go. A timeout is a [`ToolError`](crate::ToolError) with the output until then.
 ///
 /// While a command runs, its output is reported as [`Progress`](crate::Progress): the latest 2 KiB, five times a second
 /// at most. Output that is longer than [`max_output_bytes`](Self::max_output_bytes) is shortened to its head and its
@@ -86,10 +86,10 @@ use sandbox::Choice;
 /// # The sandbox
 ///
 /// On Linux a command runs in a sandbox: that of [bubblewrap](https://github.com/containers/bubblewrap) 0.8 or later if
-/// it works, otherwise one of [Landlock](https://docs.kernel.org/userspace-api/landlock.html) (Linux 6.12 or later) with
-/// seccomp filters. Both are tried once; without either, each call fails, and the error says how to fix it.
-/// [`detect`](Self::detect) tells which one it is. Elsewhere there is no sandbox: a program must opt in
-/// [to run without](Self::without_sandbox).
+/// it works, otherwise one of [Landlock](https://docs.kernel.org/userspace-api/landlock.html) (Linux 6.12 or later)
+/// with seccomp filters. Both are tried once; without either, each call fails, and the error says how to fix it.
+/// [`detect`](Self::detect) tells which one it is. Elsewhere there is no sandbox: a program must opt in [to run
+/// without](Self::without_sandbox).
 ///
 /// A command can read the programs and libraries of the system (`/usr`, `/bin`, `/lib`, …) and a few files of `/etc`,
 /// and it can write beneath the root and in a temporary folder that ends with the call. It sees no home folder, no

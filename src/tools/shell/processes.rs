@@ -125,8 +125,8 @@ impl Processes {
 /// The most descendants that are looked for. A command that forks all the time has ever more.
 const MAX_DESCENDANTS: usize = 256;
 
-/// Returns the children of a process, and theirs. Reads nothing but these. Empty on a kernel without the files that list
-/// children.
+/// Returns the children of a process, and theirs. Reads nothing but these. Empty on a kernel without the files that
+/// list children.
 pub(super) fn descendants(id: i32) -> Vec<Process> {
     let mut found: Vec<Process> = children(id);
     let mut next = 0;

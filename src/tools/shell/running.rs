@@ -1,8 +1,8 @@
 //! A running command on Linux: its streams, its limits, and the end of all its processes.
 //!
-//! One thread per command waits for all of it, so that neither a slow async runtime nor its end can hold back the end of
-//! the processes. It waits for its own children only, by their ids or their process group, never for any child, and it
-//! sets no handler of a signal. No process is signalled by an id that may have been used again: the leader of the
+//! One thread per command waits for all of it, so that neither a slow async runtime nor its end can hold back the end
+//! of the processes. It waits for its own children only, by their ids or their process group, never for any child, and
+//! it sets no handler of a signal. No process is signalled by an id that may have been used again: the leader of the
 //! group is not reaped before the last signal to the group.
 
 use std::ffi::OsString;

@@ -59,9 +59,9 @@ fn x32_number(call: c_long) -> i64 {
 
 /// The filter of every sandbox. Its calls fail as on a kernel without them, so that programs do without.
 ///
-/// Refused: new user namespaces, the kernel's keyrings (which outlive a call and hold keys of others), `io_uring` (which
-/// passes other filters), setuid bits, and interfaces with a history of holes in the kernel. `local_sockets`: whether sockets of the
-/// local machine may be opened.
+/// Refused: new user namespaces, the kernel's keyrings (which outlive a call and hold keys of others), `io_uring`
+/// (which passes other filters), setuid bits, and interfaces with a history of holes in the kernel. `local_sockets`:
+/// whether sockets of the local machine may be opened.
 pub(super) fn for_all(local_sockets: LocalSockets) -> Result<BpfProgram, seccompiler::BackendError> {
     const TIOCSTI: u64 = 0x5412;
     const TIOCLINUX: u64 = 0x541c;
@@ -103,7 +103,8 @@ fn without_local_sockets(refused: Refused) -> Result<Refused, seccompiler::Backe
 /// The filter for processes that share all namespaces with the service. Its calls fail for lack of rights.
 ///
 /// Refused: every socket but those of the Internet, and these too unless `allows_network`; what changes other processes
-/// of the same user; shared memory and queues of System V; changes of owners and extended attributes, which Landlock does not know; and leaving the process `group`, so that one signal ends all.
+/// of the same user; shared memory and queues of System V; changes of owners and extended attributes, which Landlock
+/// does not know; and leaving the process `group`, so that one signal ends all.
 pub(super) fn for_shared_namespaces(allows_network: bool, group: i32) -> Result<BpfProgram, seccompiler::BackendError> {
     let refused = Refused::default()
         .always([libc::SYS_setsid])

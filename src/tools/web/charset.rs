@@ -6,7 +6,8 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 /// XML declares in its first bytes, UTF-8 or UTF-16 if the bytes are that, and else the one that fits best. A label
 /// that names no charset is passed over. Bytes that are no text become U+FFFD.
 ///
-/// This is the order of [the HTML standard](https://html.spec.whatwg.org/multipage/parsing.html#determining-the-character-encoding).
+/// This is the order of [the HTML
+/// standard](https://html.spec.whatwg.org/multipage/parsing.html#determining-the-character-encoding).
 pub(super) fn decode(bytes: &[u8], label: Option<&str>) -> String {
     let encoding = match Encoding::for_bom(bytes) {
         Some((encoding, _)) => encoding,
@@ -59,8 +60,8 @@ fn guessed(bytes: &[u8]) -> &'static Encoding {
 /// Enough for a guess, and little enough to take no time.
 const GUESSED_WITHIN: usize = 256 << 10;
 
-/// Returns the kind of UTF-16 in which a text without a mark is: there, every other byte of a Latin letter or a blank is
-/// zero.
+/// Returns the kind of UTF-16 in which a text without a mark is: there, every other byte of a Latin letter or a blank
+/// is zero.
 pub(super) fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = &bytes[..bytes.len().min(DECLARED_WITHIN)];
     let zeros = |first: usize| head.iter().skip(first).step_by(2).filter(|byte| **byte == 0).count();

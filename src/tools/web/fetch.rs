@@ -24,9 +24,9 @@ use crate::tool_interface::{Tool, ToolContext};
 /// Its arguments are `url`, `extractMode` (`markdown` or `text`; default: `markdown`) and `maxChars` (at least 100;
 /// default: [`Web::max_chars`](super::Web::max_chars)).
 ///
-/// From a page it gives the title and the main part, or all that is shown if there is no main part. JSON, plain text and
-/// other texts are given as they are. A PDF or another file that is no text is named with its type and size. The text is
-/// [marked as data](super#what-a-model-reads).
+/// From a page it gives the title and the main part, or all that is shown if there is no main part. JSON, plain text
+/// and other texts are given as they are. A PDF or another file that is no text is named with its type and size. The
+/// text is [marked as data](super#what-a-model-reads).
 ///
 /// The connection is closed when the call is cancelled. While a long body arrives, observers of the call see its
 /// progress in bytes.

@@ -25,10 +25,11 @@
 //! A model chooses the URLs of `web_fetch`, and a page can choose them for a model. So a URL leads only to a public
 //! address: not to this machine, to a private network or to the metadata service of a cloud, in no spelling. An address
 //! in a URL is checked as it is parsed; a name is resolved once for each connection, all its addresses are checked, and
-//! the connection goes to one of these. One address that is not public refuses the name. Each redirect is checked like a
-//! URL of a model.
+//! the connection goes to one of these. One address that is not public refuses the name. Each redirect is checked like
+//! a URL of a model.
 //!
-//! Only `http` and `https` are fetched, on the ports 80 and 443. Proxies in the environment are ignored. A redirect from
+//! Only `http` and `https` are fetched, on the ports 80 and 443. Proxies in the environment are ignored. A redirect
+//! from
 //! `https` to `http` is not followed. A user and a password in a URL are sent to its host, and never passed on by a
 //! redirect.
 //!
@@ -154,8 +155,8 @@ impl Web {
     /// Allows all addresses that begin with the first `prefix` bits of `address`, such as those of an intranet:
     /// `allow_network([10, 1, 0, 0], 16)`. A prefix that is too long means the address alone.
     ///
-    /// In a network with IPv6 only, the names of IPv4 servers have addresses in `64:ff9b::/96` (NAT64). Those are refused,
-    /// because there are private ones among them; allow them only if the gateway refuses these.
+    /// In a network with IPv6 only, the names of IPv4 servers have addresses in `64:ff9b::/96` (NAT64). Those are
+    /// refused, because there are private ones among them; allow them only if the gateway refuses these.
     #[must_use]
     pub fn allow_network(self, address: impl Into<IpAddr>, prefix: u8) -> Self {
         let network = Network::new(address.into(), prefix);

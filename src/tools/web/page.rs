@@ -1,9 +1,9 @@
 //! The readable part of an HTML page, as Markdown or as text: [`Page`].
 //!
 //! The parser, the search for the main content and the writer of Markdown are libraries. What they are given is bounded
-//! here: in its depth, in its number of nodes, in the length of a text and in the time for the parser, because each of them
-//! has inputs that take the square of their length. The trees are flat, so dropping one needs no stack. Scripts are never
-//! run, and nothing that a page refers to is loaded.
+//! here: in its depth, in its number of nodes, in the length of a text and in the time for the parser, because each of
+//! them has inputs that take the square of their length. The trees are flat, so dropping one needs no stack. Scripts
+//! are never run, and nothing that a page refers to is loaded.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

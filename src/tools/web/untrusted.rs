@@ -18,8 +18,8 @@ pub(super) fn marked(source: &str, text: &str) -> String {
     )
 }
 
-/// Returns the text without characters that are not seen or that change how others are shown: control characters but for
-/// line ends and tabs (terminal escapes among them), changes of direction, blanks without width, and the tags and
+/// Returns the text without characters that are not seen or that change how others are shown: control characters but
+/// for line ends and tabs (terminal escapes among them), changes of direction, blanks without width, and the tags and
 /// selectors in which a text can be hidden. Joiners, of which emoji and many scripts have need, stay.
 pub(super) fn visible(text: &str) -> String {
     text.replace("\r\n", "\n").chars().filter(|letter| !is_hidden(*letter)).collect()

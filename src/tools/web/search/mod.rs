@@ -70,7 +70,8 @@ pub struct SearchResult {
 
 /// The tool `web_search`, made by [`Web::search`](super::Web::search).
 ///
-/// Its arguments are `query` and `count` (1 to 10; default: 5). The results are [marked as data](super#what-a-model-reads).
+/// Its arguments are `query` and `count` (1 to 10; default: 5). The results are [marked as
+/// data](super#what-a-model-reads).
 #[derive(Clone)]
 pub struct WebSearch {
     engine: Arc<dyn SearchEngine>,
